@@ -34,7 +34,9 @@ use gannet_volume::io_server::{OWNER_FILE, ServerPolicy};
 use gannet_volume::link::{self, Identity, Link, Pool, ServerPlace, Session};
 use gannet_volume::manager::{GroupsDescription, TermError};
 use gannet_volume::secret::{CurrentKeys, Secret, ServerKeys};
-use gannet_wire::volume::{Address, Copies, Member, MemberState, Role, Stripes, Token};
+use gannet_wire::volume::{
+    Address, Copies, Member, MemberState, RegisterRecord, Role, Stripes, Token,
+};
 use std::cell::{Cell, Ref, RefCell};
 use std::io;
 use std::net::SocketAddr;
@@ -103,6 +105,8 @@ pub struct Bed {
     pub manager: Node,
     /// Where managers are, if not on that machine alone.
     several: RefCell<Vec<SocketAddr>>,
+    /// Managers on other machines of which the I/O servers have been told.
+    rivals: Rc<RefCell<Vec<SocketAddr>>>,
     metadata: Metadata,
     /// Why the manager has ended by itself.
     ended: ManagerEnd,
@@ -218,6 +222,7 @@ impl Bed {
             policy: ServerPolicy::default(),
             manager: world.add_node("manager"),
             several: RefCell::default(),
+            rivals: Rc::default(),
             metadata: Metadata {
                 base,
                 journal: JournalMemory::new(VOLUME, JOURNAL_HALF_BLOCKS),
@@ -278,7 +283,16 @@ impl Bed {
         self.start_having_lost_a_disk(number);
     }
 
+    /// Starts an I/O server on another machine, to which its disk was moved. Its former process may still run there.
+    pub fn start_io_server_on(&self, number: usize, node: &Node) {
+        self.run_io_server_on(number, node, false);
+    }
+
     fn run_io_server(&self, number: usize, is_lost: bool) {
+        self.run_io_server_on(number, &self.io_servers[number].node, is_lost);
+    }
+
+    fn run_io_server_on(&self, number: usize, node: &Node, is_lost: bool) {
         let io_node = &self.io_servers[number];
         io_node.ended.replace(None);
         // Its operator says so until it has taken the new disk.
@@ -287,19 +301,19 @@ impl Bed {
         let process = IoProcess {
             number: number as u32,
             is_lost,
-            host: host(&io_node.node),
+            host: host(node),
             carrier: self.carrier.clone(),
-            node: io_node.node.clone(),
-            at: SocketAddr::new(io_node.node.ip(), io_node.port.get()),
+            node: node.clone(),
+            at: SocketAddr::new(node.ip(), io_node.port.get()),
             managers: self.managers(),
+            rivals: Rc::clone(&self.rivals),
             disk: Rc::clone(&io_node.disk),
             machine: io_node.host.clone(),
             policy: self.policy,
         };
         let ended = Rc::clone(&io_node.ended);
         let running = async move { *ended.borrow_mut() = Some(process.run().await) };
-        let runtime = io_node.node.runtime();
-        runtime.spawn("I/O server", Box::pin(running));
+        node.runtime().spawn("I/O server", Box::pin(running));
     }
 
     /// Starts the process of the manager, which must not run.
@@ -319,6 +333,11 @@ impl Bed {
     /// A copy of the metadata as it is now.
     pub fn copy_metadata(&self) -> Metadata {
         self.metadata.copy()
+    }
+
+    /// I/O servers also look for a manager on this machine from now on.
+    pub fn tell_io_servers_of(&self, node: &Node) {
+        self.rivals.borrow_mut().push(address(node));
     }
 
     /// Starts a manager of this metadata on another machine, where none must run. I/O servers do not register there:
@@ -372,6 +391,7 @@ impl Bed {
             port: accepting(provider, listener),
             force_term,
             groups: GroupsDescription::default(),
+            has_io_servers: Vec::new(),
         };
         let manager = host(node).start_manager(role, move |error| {
             *ended.borrow_mut() = Some(error);
@@ -573,6 +593,7 @@ struct IoProcess {
     node: Node,
     at: SocketAddr,
     managers: Vec<SocketAddr>,
+    rivals: Rc<RefCell<Vec<SocketAddr>>>,
     disk: Rc<Disk>,
     machine: Option<Rc<Host>>,
     policy: ServerPolicy,
@@ -591,9 +612,18 @@ impl IoProcess {
         }
     }
 
+    /// The token of its folder on its machine.
+    fn folder(&self) -> Token {
+        let machine = self.at.ip().to_string();
+        host::folder_token(&[machine.as_bytes(), &self.number.to_be_bytes()])
+    }
+
     fn find_managers(&self) -> ManagerFinder {
-        let managers = self.managers.clone();
-        Rc::new(move || Box::pin(std::future::ready(Ok(managers.clone()))))
+        let (managers, rivals) = (self.managers.clone(), Rc::clone(&self.rivals));
+        Rc::new(move || {
+            let all = [&managers[..], &rivals.borrow()].concat();
+            Box::pin(std::future::ready(Ok(all)))
+        })
     }
 
     /// Claims the disk and serves it; returns the reason if that cannot be.
@@ -603,15 +633,18 @@ impl IoProcess {
         let listener = provider.listen(self.at);
         let listener = listener.expect("the last incarnation's listener is gone");
         // Without a host: the manager takes that from the connection.
-        let own = Address {
-            host: String::new(),
-            port: self.at.port(),
+        let own = RegisterRecord {
+            number: self.number,
+            address: Address {
+                host: String::new(),
+                port: self.at.port(),
+            },
         };
-        let managers = self.managers.clone();
-        let find = async move || Ok(managers.clone());
+        let find_managers = self.find_managers();
+        let find = async move || find_managers().await;
         let registration = self
             .host
-            .registration(Rc::clone(&provider), find, self.number, own);
+            .registration(Rc::clone(&provider), find, own, self.folder());
         let claim = Claim {
             number: self.number,
             is_lost: self.is_lost,

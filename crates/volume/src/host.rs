@@ -9,15 +9,18 @@
 
 mod claim;
 mod references;
+mod running;
 
 pub use claim::{Claim, ClaimFailure, Claimed, Found, ObjectDisk};
 pub use references::ReferenceCounters;
+pub use running::IoServerRun;
 
 use crate::client::{ManagerFinder, Resolver, Servers, registered_io_servers};
 use crate::io_server::{DiskCounters, IoServer, ServerPolicy};
 use crate::limits::START_PATIENCE;
-use crate::link::{Handler, Identity, TrafficClasses};
+use crate::link::{Handler, Identity, TrafficClasses, random_token};
 use crate::manager::{GroupsDescription, Manager, Registration, Registry, TermError, VolumeState};
+use crate::number_lease::NumberLease;
 use crate::peers::{PeerLinks, keep};
 use crate::secret::{CurrentKeys, RoleKey};
 use crate::serve::{Server, ServerCounters};
@@ -31,7 +34,7 @@ use gannet_objects::Peers;
 use gannet_runtime::{Handle, timeout};
 use gannet_session::Budget;
 use gannet_vfs::Vfs;
-use gannet_wire::volume::{Address, Hello, RegisterRecord, Role, Stripes, Token};
+use gannet_wire::volume::{Address, Claimant, Hello, RegisterRecord, Role, Stripes, Token};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
@@ -120,6 +123,8 @@ pub struct ManagerRole {
     pub force_term: bool,
     /// The parts of the volume's description that groups need.
     pub groups: GroupsDescription,
+    /// The numbers of the I/O servers in the manager's process.
+    pub has_io_servers: Vec<u32>,
 }
 
 /// The parts of an I/O server, after the first decision about its disk.
@@ -138,6 +143,16 @@ pub struct IoServerRole<D, V, F> {
     pub registration: Option<Registration<F>>,
     /// The way to the other I/O servers.
     pub peers: PeerAccess,
+}
+
+/// The parts of an I/O server that may serve its disk.
+struct IoServerParts<V> {
+    number: u32,
+    store: V,
+    policy: ServerPolicy,
+    port: Port,
+    peers: PeerAccess,
+    lease: Rc<NumberLease>,
 }
 
 /// The way of an I/O server to the others, whose addresses it asks the manager for.
@@ -161,20 +176,25 @@ impl Host {
         }
     }
 
-    /// The registration of I/O server `number` at `address` with the manager, whose addresses `find` returns.
+    /// The registration of an I/O server with the manager, whose addresses `find` returns; `folder` is that of
+    /// [`Claimant::folder`].
     pub fn registration<F: AsyncFn() -> io::Result<Vec<SocketAddr>>>(
         &self,
         provider: Rc<dyn Provider>,
         find: F,
-        number: u32,
-        address: Address,
+        record: RegisterRecord,
+        folder: Token,
     ) -> Registration<F> {
         Registration {
             runtime: Handle::clone(&self.runtime),
             provider,
             identity: self.identity(Role::IoServer),
             find,
-            record: RegisterRecord { number, address },
+            record,
+            claimant: Claimant {
+                folder,
+                process: random_token(&self.runtime),
+            },
         }
     }
 
@@ -201,6 +221,7 @@ impl Host {
         let clock = Handle::clone(&self.runtime);
         let manager = Manager::open(clock, role.metadata, self.keys.now(), servers, role.stripes)?;
         registry.report_in(manager.state());
+        manager.has_io_servers(&role.has_io_servers);
         manager.describe_groups_with(role.groups, setting);
         // A process starts one manager; the simulator keeps the state of the first one of a machine.
         let _ = self.counters.volume.set(manager.state());
@@ -210,8 +231,9 @@ impl Host {
         let ruling = Rc::clone(&manager).rule(role.force_term);
         let ruling = async move { ended(ruling.await) };
         self.runtime.spawn("manager's term", Box::pin(ruling));
-        let handler = registry.before(Rc::clone(&manager) as Rc<dyn Handler>);
-        self.serve(role.port, Hello::MANAGER, handler);
+        let handler = registry.before(Rc::clone(&manager));
+        let server = self.server(Hello::MANAGER, handler);
+        self.serve(role.port, server);
         if let Some(references) = self.counters.references.clone() {
             let (clock, manager) = (Handle::clone(&self.runtime), Rc::clone(&manager));
             let publishing = async move { references.publish_manager(&clock, manager).await };
@@ -221,13 +243,14 @@ impl Host {
         Ok(manager)
     }
 
-    /// Starts an I/O server: at once if its disk may be served, otherwise when the manager has allowed it. The server
-    /// then keeps its address registered at the manager. `failed` gets the reason if it cannot serve.
+    /// Starts an I/O server: at once if its disk may be served, otherwise when the manager has allowed it. It serves
+    /// while it has the lease of its number. `failed` gets the reason if it cannot serve, or no more.
     pub fn start_io_server<D, V, F>(
         &self,
         role: IoServerRole<D, V, F>,
         failed: impl FnOnce(ClaimFailure<D::Error>) + 'static,
-    ) where
+    ) -> IoServerRun
+    where
         D: ObjectDisk + 'static,
         V: Vfs,
         F: AsyncFn() -> io::Result<Vec<SocketAddr>> + 'static,
@@ -241,52 +264,98 @@ impl Host {
             registration,
             peers,
         } = role;
-        let host = self.clone();
-        // The number is bounded by WIDTH_MAX.
-        let (number, name) = (claim.number, Hello::io_server(claim.number));
-        let peers = self.peer_links(number, peers);
-        let serve = move |lost_below| {
-            let handler =
-                IoServer::with_policy(host.runtime.clone(), store, number, host.keys.now(), policy);
-            let handler = handler.counting(Arc::clone(&host.counters.disks));
-            let handler = handler.reaching(Rc::clone(&peers) as Rc<dyn Peers>);
-            let keeping = keep(host.runtime.clone(), number, handler.objects(), peers);
-            host.runtime.spawn("groups", Box::pin(keeping));
-            let handler = handler.having_lost(lost_below);
-            if let Some(references) = host.counters.references.clone() {
-                let (clock, server) = (Handle::clone(&host.runtime), Rc::clone(&handler));
-                let publishing = async move {
-                    let publishing = references.publish_io_server(&clock, number, server);
-                    publishing.await;
-                };
-                host.runtime
-                    .spawn("publish references", Box::pin(publishing));
-            }
-            host.serve(port, name, handler);
+        let runtime = Handle::clone(&self.runtime);
+        let lease = match &registration {
+            Some(_) => NumberLease::wanted(runtime),
+            None => NumberLease::unbounded(runtime),
         };
+        let parts = IoServerParts {
+            number: claim.number,
+            store,
+            policy,
+            port,
+            peers,
+            lease: Rc::clone(&lease),
+        };
+        let run = IoServerRun::new(&self.runtime);
         let Some(registration) = registration else {
             match claimed {
-                Claimed::Taken { lost_below } => serve(lost_below),
+                Claimed::Taken { lost_below } => drop(self.serve_objects(parts, lost_below)),
                 Claimed::Asks => failed(ClaimFailure::NoManager),
             }
-            return;
+            run.has_stopped();
+            return run;
         };
+        let (host, own) = (self.clone(), run.clone());
         let registering = async move {
             let lost_below = match claimed {
                 Claimed::Taken { lost_below } => lost_below,
-                Claimed::Asks => match claim.ask(&registration).await {
-                    Ok(lost_below) => lost_below,
-                    Err(failure) => return failed(failure),
+                Claimed::Asks => match own.until_stopped(claim.ask(&registration)).await {
+                    Some(Ok(lost_below)) => lost_below,
+                    Some(Err(failure)) => return failed(failure),
+                    None => return own.has_stopped(),
                 },
             };
-            serve(lost_below);
-            registration.keep().await;
+            let server = host.serve_objects(parts, lost_below);
+            match own.until_stopped(registration.keep(&lease)).await {
+                Some(taken) => {
+                    lease.end();
+                    failed(taken.into());
+                }
+                None => {
+                    lease.end();
+                    own.end(&server, &registration).await;
+                }
+            }
         };
         self.runtime.spawn("volume register", Box::pin(registering));
+        run
+    }
+
+    /// Serves the objects of an I/O server whose disk is taken.
+    fn serve_objects<V: Vfs>(&self, parts: IoServerParts<V>, lost_below: u64) -> Rc<Server> {
+        let IoServerParts {
+            number,
+            store,
+            policy,
+            port,
+            peers,
+            lease,
+        } = parts;
+        let peers = self.peer_links(number, peers, &lease);
+        let runtime = || Handle::clone(&self.runtime);
+        let handler = IoServer::with_policy(runtime(), store, number, self.keys.now(), policy);
+        let handler = handler.counting(Arc::clone(&self.counters.disks));
+        let handler = handler.reaching(Rc::clone(&peers) as Rc<dyn Peers>);
+        let handler = handler.leased(Rc::clone(&lease));
+        let keeping = keep(runtime(), number, handler.objects(), peers);
+        self.runtime.spawn("groups", Box::pin(keeping));
+        let handler = handler.having_lost(lost_below);
+        if let Some(references) = self.counters.references.clone() {
+            let (clock, served) = (runtime(), Rc::clone(&handler));
+            let publishing = async move {
+                let publishing = references.publish_io_server(&clock, number, served);
+                publishing.await;
+            };
+            self.runtime
+                .spawn("publish references", Box::pin(publishing));
+        }
+        let server = self.server(Hello::io_server(number), handler);
+        let server = server.leased(Rc::clone(&lease));
+        let ended = Rc::clone(&server);
+        let ending = async move { ended.end_unleased(&lease).await };
+        self.runtime.spawn("lease of a number", Box::pin(ending));
+        self.serve(port, Rc::clone(&server));
+        server
     }
 
     /// The connections of I/O server `number` to the others, which are made when they are needed.
-    fn peer_links(&self, number: u32, access: PeerAccess) -> Rc<PeerLinks> {
+    fn peer_links(
+        &self,
+        number: u32,
+        access: PeerAccess,
+        lease: &Rc<NumberLease>,
+    ) -> Rc<PeerLinks> {
         let PeerAccess {
             provider,
             find_manager,
@@ -296,12 +365,11 @@ impl Host {
         let identity = self.identity(Role::IoServer);
         let servers = Servers::of_io_server(runtime, provider, identity, number, find_manager);
         servers.resolve_with(resolver);
-        PeerLinks::new(Handle::clone(&self.runtime), servers)
+        PeerLinks::new(Handle::clone(&self.runtime), servers, Rc::clone(lease))
     }
 
-    /// Serves connections at `port` with `handler`, under the name `name` of [`Hello::server`].
-    fn serve(&self, port: Port, name: u16, handler: Rc<dyn Handler>) {
-        let Port { provider, listen } = port;
+    /// A server whose peers `handler` answers, under the name `name` of [`Hello::server`].
+    fn server(&self, name: u16, handler: Rc<dyn Handler>) -> Rc<Server> {
         let runtime = Handle::clone(&self.runtime);
         let server = Server::new(runtime, self.volume, self.keys.now(), handler);
         let server = server.following(self.keys.clone());
@@ -311,7 +379,12 @@ impl Host {
             _ => &self.counters.io_servers,
         };
         let server = server.drawing_on(self.budget.clone());
-        let server = server.counting(Arc::clone(counters));
+        server.counting(Arc::clone(counters))
+    }
+
+    /// Serves connections at `port`.
+    fn serve(&self, port: Port, server: Rc<Server>) {
+        let Port { provider, listen } = port;
         let serving = async move {
             let served = match listen() {
                 Ok(listener) => server.serve(provider, listener).await,
@@ -410,6 +483,18 @@ pub fn note_served(metadata: &dyn MetaStore, numbers: &[u32]) -> Result<(), Stor
         let mut new = new.iter();
         new.try_for_each(|number| claims::note_served(transaction, *number))
     })
+}
+
+/// The token of a folder ([`Claimant::folder`]) of which these parts say where it is.
+pub fn folder_token(parts: &[&[u8]]) -> Token {
+    let mut hasher = blake3::Hasher::new_derive_key("gannet: the folder of an I/O server");
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_be_bytes());
+        hasher.update(part);
+    }
+    let mut token = Token::default();
+    hasher.finalize_xof().fill(&mut token);
+    token
 }
 
 /// The address that clients get for a server that listens at `listening`. The host is that of `said`, or else the

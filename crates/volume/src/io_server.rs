@@ -19,6 +19,7 @@ use crate::limits::{
     SLAB_LEN_MIN, SLABS_MAX, SMALL_MAX, SMALL_UNDER_WAY_MAX, WRITE_PIECE_LEN, WRITES_UNDER_WAY_MAX,
 };
 use crate::link::{Answer, Handler, Link, Message};
+use crate::number_lease::NumberLease;
 use crate::secret::ServerKeys;
 use exports::Exports;
 use fetches::Fetches;
@@ -31,6 +32,7 @@ use gannet_wire::volume::{
 };
 use gannet_wire::xdr::{Decode, Encoder, from_bytes, to_bytes};
 use scheduler::{FlowKey, Scheduler};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use walk::{Pace, Walks};
@@ -43,6 +45,7 @@ pub use gannet_objects::{
 pub struct IoServer<V: Vfs> {
     runtime: Handle,
     objects: Rc<Objects<FolderStore<V>>>,
+    lease: RefCell<Rc<NumberLease>>,
     policy: ServerPolicy,
     exports: Rc<Exports>,
     /// Memory for bytes on their way to the disk.
@@ -136,6 +139,7 @@ impl<V: Vfs> IoServer<V> {
         let objects = Objects::new(runtime_of_objects, folder, number, rights, watcher);
         Rc::new(IoServer {
             objects,
+            lease: RefCell::new(NumberLease::unbounded(Handle::clone(&runtime))),
             policy,
             slabs: Rc::new(Slabs::new(SLAB_LEN_MIN, SLAB_LEN_MAX, SLABS_MAX)),
             slabs_idle: IdleWatch::default(),
@@ -178,6 +182,19 @@ impl<V: Vfs> IoServer<V> {
     pub fn reaching(self: Rc<Self>, peers: Rc<dyn Peers>) -> Rc<IoServer<V>> {
         self.objects.reach_peers(peers);
         self
+    }
+
+    /// Serves clients and other I/O servers only while `lease` lasts.
+    #[must_use]
+    pub fn leased(self: Rc<Self>, lease: Rc<NumberLease>) -> Rc<IoServer<V>> {
+        self.lease.replace(lease);
+        self
+    }
+
+    /// Whether the peer of this connection may be answered now. The manager's requests need no lease: it knows which
+    /// process it means, and needs an answer before it can grant one.
+    fn may_answer(&self, link: &Link) -> bool {
+        link.peer() == Role::Manager || self.lease.borrow().lasts()
     }
 
     /// Its objects.
@@ -278,7 +295,15 @@ impl<V: Vfs> Handler for IoServer<V> {
 
     fn answer(self: Rc<Self>, link: Link, request: Message) -> LocalFuture<Answer> {
         Box::pin(async move {
-            let answer = self.answer_request(link, request).await;
+            let unleased = Answer::of(Err(status_of(Status::Jukebox)));
+            if !self.may_answer(&link) {
+                return unleased;
+            }
+            let answer = self.answer_request(link.clone(), request).await;
+            // Meanwhile another process may have the number, and other bytes.
+            if !self.may_answer(&link) {
+                return unleased;
+            }
             if let Err(status) = answer.status {
                 self.objects.count_failure(status);
             }

@@ -17,6 +17,8 @@ pub mod limits;
 pub mod link;
 pub mod locks;
 pub mod manager;
+pub mod number_lease;
 mod peers;
 pub mod secret;
 pub mod serve;
+mod watched;

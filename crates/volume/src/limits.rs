@@ -292,6 +292,20 @@ pub const REGISTER_PAUSE: Duration = Duration::from_millis(500);
 pub const FIND_MANAGER_PAUSE: Duration = Duration::from_millis(100);
 /// After so many attempts, the pause is [`REGISTER_PAUSE`].
 pub const FIND_MANAGER_ATTEMPTS: u32 = 100;
+/// How long an I/O server has its number after it was leased: it stops when it has not heard of the manager for so
+/// long. Longer than managers take to restart, and no longer than most capabilities last that the manager has given.
+pub const NUMBER_LEASE: Duration = Duration::from_secs(30);
+/// How much longer the manager waits before it leases the number to another process: clocks run at their own speeds.
+pub const NUMBER_LEASE_OVER: Duration = Duration::from_secs(31);
+const _: () = assert!(NUMBER_LEASE.as_millis() < NUMBER_LEASE_OVER.as_millis());
+/// How often an I/O server looks whether its lease is over: its timers stand still while its machine is suspended.
+pub const NUMBER_LEASE_LOOK: Duration = Duration::from_millis(250);
+/// A lease of another process that ends later than it did by this much was renewed meanwhile.
+pub const NUMBER_RENEWED_BY: Duration = Duration::from_secs(1);
+/// How long a peer of an I/O server that begins waits for the lease of that one's number.
+pub const NUMBER_PATIENCE: Duration = Duration::from_secs(2);
+/// How long an I/O server that ends waits for its last requests, and then for the manager.
+pub const NUMBER_END_DEADLINE: Duration = Duration::from_millis(500);
 /// How long a process that starts an I/O server asks the manager about an empty disk before it says that it listens.
 pub const CLAIM_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a process that starts the manager waits for its term to begin before it says that it listens.

@@ -21,6 +21,7 @@ mod term;
 pub(crate) use active::Connector;
 pub use carried::Carrier;
 pub use class::{TrafficClasses, TrafficClassesError};
+pub(crate) use connect::random_token;
 pub use connect::{AcceptOptions, Identity, ServerPlace, Session, accept, connect};
 pub(crate) use eager::EagerBuffer;
 pub use eager::Pool;
@@ -36,7 +37,7 @@ use gannet_metrics::ClientConnection;
 use gannet_runtime::stages::{self, Stage};
 use gannet_runtime::{Buffer, Handle, Instant, LocalFuture, Notify, timeout};
 use gannet_wire::volume::{
-    Class, HEADER_LEN, Kind, MESSAGE_MAX, MessageHeader, Operation, Role, Status, Token,
+    Abilities, Class, HEADER_LEN, Kind, MESSAGE_MAX, MessageHeader, Operation, Role, Status, Token,
 };
 use holding::Holding;
 use optimistic::Looking;
@@ -181,6 +182,7 @@ struct Shared {
     holding: RefCell<Option<Holding>>,
     state: RefCell<State>,
     eager: RefCell<EagerBuffers>,
+    peer_abilities: Abilities,
     /// Both ends have RDMA Writes with Immediate.
     sends_immediates: bool,
     /// Client-driven buffers, which few connections have.
@@ -194,6 +196,11 @@ impl Link {
     /// The peer's role.
     pub fn peer(&self) -> Role {
         self.shared.peer
+    }
+
+    /// The peer's abilities beyond the messages of this version.
+    pub(crate) fn peer_abilities(&self) -> Abilities {
+        self.shared.peer_abilities
     }
 
     /// The peer's session, the same over all its connections.

@@ -19,6 +19,7 @@ mod lease;
 mod listing;
 mod locks;
 mod managers;
+mod number_leases;
 mod records;
 mod registry;
 mod replies;
@@ -30,7 +31,6 @@ mod stale;
 mod state;
 mod term;
 mod unnamed;
-mod watched;
 mod wishes;
 
 use crate::layout::GroupsForFiles;
@@ -53,6 +53,7 @@ use group_commit::GroupCommit;
 use holders::Holders;
 use intents::{Intents, ObjectChanger};
 use locks::Locks;
+use number_leases::NumberLeases;
 use records::Records;
 use replies::Replies;
 use sizes::{Sizes, ToBeCut};
@@ -100,6 +101,7 @@ pub struct Manager {
     intents: Intents,
     /// I/O servers that have never claimed a disk, by the store.
     new_servers: RefCell<BTreeSet<u32>>,
+    number_leases: NumberLeases,
     changes: RefCell<VecDeque<change::Change>>,
     group_commit: RefCell<GroupCommit>,
     /// Wakes the transaction that waits for its group, when the last change of that has come.
@@ -151,7 +153,6 @@ impl Manager {
         let lock_sessions = look(&*store, locks::noted_sessions)?;
         let change = look(&*store, |view| Ok(meta::terms::last_change(view)?))?;
         let unnamed = look(&*store, namespace::unnamed)?;
-        let replies = look(&*store, meta::reply_cache::times)?.len();
         let losses = look(&*store, meta::claims::losses)?;
         let state = VolumeState::begin(&store, servers.count(), &losses, runtime.wall_clock());
         let groups = servers.groups();
@@ -174,6 +175,8 @@ impl Manager {
             appends: RefCell::default(),
             locks: Locks::new(Handle::clone(&runtime), lock_sessions),
             intents: Intents::new(open),
+            replies: Replies::new(look(&*store, meta::reply_cache::times)?.len()),
+            number_leases: NumberLeases::load(&*store, runtime.now())?,
             runtime,
             store,
             keys,
@@ -187,7 +190,6 @@ impl Manager {
             turn: Cell::new(0),
             settled_since: Cell::new(0),
             unnamed: RefCell::new(unnamed),
-            replies: Replies::new(replies),
             holders: RefCell::default(),
             lists_leases: Cell::default(),
             wishes: Wishes::default(),
@@ -567,7 +569,7 @@ impl Handler for Manager {
 
     fn answer(self: Rc<Self>, link: Link, request: Message) -> LocalFuture<Answer> {
         let operation = request.header.operation;
-        if matches!(operation, Operation::Claim | Operation::Register) {
+        if operation == Operation::Claim {
             return Box::pin(async move { Answer::of(self.hear_of_folder(&link, &request).await) });
         }
         if self.office.is_held() {

@@ -8,6 +8,7 @@ use crate::client::Servers;
 use crate::convert::vfs_status_of;
 use crate::limits::{CHANGES_TO_A_PEER, PEER_DEADLINE, RENEW_DEADLINE, SMALL_MAX};
 use crate::link::{Link, LinkError, RequestMemory};
+use crate::number_lease::NumberLease;
 use gannet_fabric::{Access, Backing, DeregisterError, Region, Scope};
 use gannet_objects::{PassedOn, PeerFailure, Peers, PutBytes};
 use gannet_runtime::{Buffer, Handle, LocalFuture, timeout};
@@ -30,6 +31,8 @@ use tokio::sync::Semaphore;
 pub(crate) struct PeerLinks {
     runtime: Handle,
     servers: Rc<Servers>,
+    /// Without it, another process may speak for this server's number.
+    lease: Rc<NumberLease>,
     /// For each server the permits of changes: other requests are to find credits on its connection.
     changes: RefCell<BTreeMap<u32, Arc<Semaphore>>>,
 }
@@ -38,10 +41,15 @@ pub(crate) struct PeerLinks {
 type Called = Result<Replicated, PeerFailure>;
 
 impl PeerLinks {
-    pub(crate) fn new(runtime: Handle, servers: Rc<Servers>) -> Rc<PeerLinks> {
+    pub(crate) fn new(
+        runtime: Handle,
+        servers: Rc<Servers>,
+        lease: Rc<NumberLease>,
+    ) -> Rc<PeerLinks> {
         Rc::new(PeerLinks {
             runtime,
             servers,
+            lease,
             changes: RefCell::default(),
         })
     }
@@ -50,6 +58,13 @@ impl PeerLinks {
         let mut changes = self.changes.borrow_mut();
         let permits = changes.entry(to);
         Arc::clone(permits.or_insert_with(|| Arc::new(Semaphore::new(CHANGES_TO_A_PEER))))
+    }
+
+    async fn link_to(&self, server: u32) -> Result<Link, LinkError> {
+        if !self.lease.lasts() {
+            return Err(LinkError::Refused(gannet_wire::volume::Status::Jukebox));
+        }
+        self.servers.io_server(server).await
     }
 
     async fn pass_on(&self, to: u32, change: Replication, bytes: Option<PutBytes>) -> PassedOn {
@@ -61,7 +76,7 @@ impl PeerLinks {
         let Ok(_permit) = self.permits(to).acquire_owned().await else {
             return failed(bytes);
         };
-        let link = timeout(&self.runtime, PEER_DEADLINE, self.servers.io_server(to));
+        let link = timeout(&self.runtime, PEER_DEADLINE, self.link_to(to));
         let Ok(Ok(link)) = link.await else {
             return failed(bytes);
         };
@@ -189,7 +204,7 @@ impl PeerLinks {
 
     /// Asks the other members of groups for the right to serve them.
     async fn renew(&self, to: u32, renewals: &Renewals) -> Result<Renewed, LinkError> {
-        let link = self.servers.io_server(to);
+        let link = self.link_to(to);
         let body = to_bytes(renewals);
         self.ask(link, Operation::Renew, &body, RENEW_DEADLINE)
             .await
@@ -219,7 +234,7 @@ impl Peers for PeerLinks {
 
     fn list(self: Rc<Self>, of: u32, from: ObjectPosition) -> LocalFuture<Option<ObjectPage>> {
         Box::pin(async move {
-            let (link, body) = (self.servers.io_server(of), to_bytes(&from));
+            let (link, body) = (self.link_to(of), to_bytes(&from));
             let asked = self.ask(link, Operation::Objects, &body, PEER_DEADLINE);
             asked.await.ok()
         })

@@ -1,10 +1,11 @@
 //! The server of a core: the accept loop of the manager and of the I/O servers.
 
 use crate::limits::{
-    BUSY_WITHIN, CONNECTION_MEMORY, CONNECTIONS_MAX, ORIGIN_PART, REPLACE_DEADLINE,
-    UNAUTHENTICATED_MAX,
+    BUSY_WITHIN, CONNECTION_MEMORY, CONNECTIONS_MAX, NUMBER_PATIENCE, ORIGIN_PART,
+    REPLACE_DEADLINE, UNAUTHENTICATED_MAX,
 };
 use crate::link::{self, AcceptOptions, EndReason, Handler, Link, Pool, TrafficClasses};
+use crate::number_lease::NumberLease;
 use crate::secret::{CurrentKeys, ServerKeys};
 use gannet_fabric::{Incoming, Listener, Provider};
 use gannet_metrics::{Clients, Counter, Exposition, Family, Label};
@@ -121,6 +122,8 @@ pub struct Server {
     /// Keys that change, in place of these.
     current: RefCell<Option<CurrentKeys>>,
     handler: Rc<dyn Handler>,
+    /// The lease of the number under which it serves; `None` if it needs none.
+    lease: RefCell<Option<Rc<NumberLease>>>,
     /// Its name in [`Hello::server`]; `None` accepts peers that name any server.
     named: Cell<Option<u16>>,
     classes: Cell<TrafficClasses>,
@@ -145,6 +148,7 @@ impl Server {
             keys,
             current: RefCell::default(),
             handler,
+            lease: RefCell::default(),
             named: Cell::new(None),
             classes: Cell::default(),
             pool: Pool::new(),
@@ -205,6 +209,57 @@ impl Server {
             if link.peer() == Role::Client {
                 link.abort(EndReason::KeyChanged);
             }
+        }
+    }
+
+    /// Serves clients and I/O servers only while `lease` lasts.
+    #[must_use]
+    pub fn leased(self: Rc<Self>, lease: Rc<NumberLease>) -> Rc<Server> {
+        self.lease.replace(Some(lease));
+        self
+    }
+
+    /// Whether a peer with this private data may connect now. A lease that is about to begin is waited for; managers
+    /// need none, because one that begins needs this server for its term.
+    async fn has_lease_for(&self, private_data: &[u8]) -> bool {
+        let lease = self.lease.borrow().clone();
+        let from_manager =
+            Hello::from_bytes(private_data).is_some_and(|hello| hello.role == Role::Manager);
+        match lease {
+            Some(lease) if !from_manager && !lease.lasts() => {
+                let begins = timeout(&self.runtime, NUMBER_PATIENCE, lease.begins());
+                begins.await.is_ok()
+            }
+            _ => true,
+        }
+    }
+
+    fn is_leased_for(&self, peer: Role) -> bool {
+        let lease = self.lease.borrow();
+        peer == Role::Manager || lease.as_ref().is_none_or(|lease| lease.lasts())
+    }
+
+    /// Ends the connections of clients and I/O servers each time when the lease is over: they could still read memory.
+    pub(crate) async fn end_unleased(&self, lease: &NumberLease) {
+        loop {
+            lease.begins().await;
+            lease.is_over().await;
+            for link in self.pool.accepted.links() {
+                if link.peer() != Role::Manager {
+                    link.abort(EndReason::NoLease);
+                }
+            }
+        }
+    }
+
+    /// Ends all connections, and waits until no request is under way.
+    pub(crate) async fn end_all(&self) {
+        let links = self.pool.accepted.links();
+        for link in &links {
+            link.abort(EndReason::NoLease);
+        }
+        for link in &links {
+            link.idle().await;
         }
     }
 
@@ -310,6 +365,7 @@ impl Server {
         let read_depth = capabilities.read_depth_max;
         let abilities = Abilities {
             immediates: capabilities.immediates,
+            number_leases: self.named.get() == Some(Hello::MANAGER),
         };
         self.pool.serve(&*provider, &self.runtime);
         let connections_max = self.places.borrow().limits.total_max;
@@ -334,38 +390,54 @@ impl Server {
                     continue;
                 }
             };
-            let server = Rc::clone(&self);
-            let keys = self.keys();
-            let task = async move {
-                let options = AcceptOptions {
-                    volume: server.volume,
-                    keys,
-                    classes: server.classes.get(),
-                    read_depth,
-                    abilities,
-                };
-                let handler = Rc::clone(&server.handler);
-                let (runtime, pool) = (&server.runtime, &server.pool);
-                let admit = async |link: &Link| {
-                    // After this, a change finds the connection among the accepted ones.
-                    if link.peer() == Role::Client && server.keys() != keys {
-                        return Err(EndReason::KeyChanged);
-                    }
-                    server.admit(link).await
-                };
-                let accepting =
-                    link::accept(runtime, pool, options, incoming, activity, handler, admit);
-                let Err(error) = accepting.await else {
-                    return;
-                };
-                // Its messages took memory as well.
-                pool.accepted.note_freed(runtime);
-                if let Some(left_out) = server.refused_log.admit(runtime.now()) {
-                    tracing::info!(%peer, %error, left_out, "connection refused");
-                }
-            };
+            let receiving = Rc::clone(&self).receive(incoming, activity, read_depth, abilities);
             self.runtime
-                .spawn("volume connection set-up", Box::pin(task));
+                .spawn("volume connection set-up", Box::pin(receiving));
+        }
+    }
+
+    /// Lets a peer connect if it has the key, and if this server has its number.
+    async fn receive(
+        self: Rc<Self>,
+        incoming: Box<dyn Incoming>,
+        activity: Activity,
+        read_depth: u16,
+        abilities: Abilities,
+    ) {
+        let (peer, keys) = (incoming.peer_address(), self.keys());
+        if !self.has_lease_for(incoming.private_data()).await {
+            incoming.reject(Refusal::NoLease.to_bytes().to_vec()).await;
+            return;
+        }
+        let options = AcceptOptions {
+            volume: self.volume,
+            keys,
+            classes: self.classes.get(),
+            read_depth,
+            abilities,
+        };
+        let handler = Rc::clone(&self.handler);
+        let (runtime, pool) = (&self.runtime, &self.pool);
+        let admit = async |link: &Link| {
+            // After this, a change finds the connection among the accepted ones.
+            if link.peer() == Role::Client && self.keys() != keys {
+                return Err(EndReason::KeyChanged);
+            }
+            let admitted = self.admit(link).await;
+            // Also after the wait for earlier connections.
+            if !self.is_leased_for(link.peer()) {
+                return Err(EndReason::NoLease);
+            }
+            admitted
+        };
+        let accepting = link::accept(runtime, pool, options, incoming, activity, handler, admit);
+        let Err(error) = accepting.await else {
+            return;
+        };
+        // Its messages took memory as well.
+        pool.accepted.note_freed(runtime);
+        if let Some(left_out) = self.refused_log.admit(runtime.now()) {
+            tracing::info!(%peer, %error, left_out, "connection refused");
         }
     }
 }

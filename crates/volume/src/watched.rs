@@ -5,24 +5,24 @@ use std::cell::{Ref, RefCell};
 use tokio::sync::Notify;
 
 /// A value, and the tasks that wait for it.
-pub(super) struct Watched<T> {
+pub(crate) struct Watched<T> {
     value: RefCell<T>,
     changed: Notify,
 }
 
 impl<T> Watched<T> {
-    pub(super) fn new(value: T) -> Watched<T> {
+    pub(crate) fn new(value: T) -> Watched<T> {
         Watched {
             value: RefCell::new(value),
             changed: Notify::new(),
         }
     }
 
-    pub(super) fn borrow(&self) -> Ref<'_, T> {
+    pub(crate) fn borrow(&self) -> Ref<'_, T> {
         self.value.borrow()
     }
 
-    pub(super) fn set(&self, value: T) {
+    pub(crate) fn set(&self, value: T) {
         self.set_if(|it| {
             *it = value;
             true
@@ -30,14 +30,14 @@ impl<T> Watched<T> {
     }
 
     /// Changes the value, and wakes all tasks if `change` returns true.
-    pub(super) fn set_if(&self, change: impl FnOnce(&mut T) -> bool) {
+    pub(crate) fn set_if(&self, change: impl FnOnce(&mut T) -> bool) {
         if change(&mut self.value.borrow_mut()) {
             self.changed.notify_waiters();
         }
     }
 
     /// Waits until the value satisfies `is_such`.
-    pub(super) async fn wait_for(&self, mut is_such: impl FnMut(&T) -> bool) {
+    pub(crate) async fn wait_for(&self, mut is_such: impl FnMut(&T) -> bool) {
         loop {
             // Registered before the look: a change between the two would otherwise be missed.
             let changed = self.changed.notified();

@@ -21,6 +21,7 @@ mod inventory;
 mod io;
 mod locks;
 mod managers;
+mod number_lease;
 mod references;
 mod registry;
 mod replication;
@@ -70,6 +71,7 @@ pub use managers::{
     ENGINE_NAME_MAX, MANAGER_NAME_MAX, ManagersAnswer, ManagersOutcome, ManagersWanted,
     STANDBYS_MAX, StandbyRecord,
 };
+pub use number_lease::{Claimant, NumberLeaseAnswer, NumberLeaseOutcome, NumberLeaseWanted};
 pub use references::{
     AttributeReferences, ObjectReference, ObjectRight, RUNS_MAX, ReferenceAnswer, ReferenceAnswers,
     ReferenceRequest, Referenced, ResidentRun, SLOTS_MAX,

@@ -200,6 +200,8 @@ fn explain_claim(number: usize, folder: &Path, why: ClaimFailure<VolumeError>) -
                 "mount its disk; if the disk is lost for good, start once with --lost-disk {number}: the data on it cannot be read then"
             ))
         }
+        ClaimFailure::Refused(error @ ClaimError::Taken { .. }) => Failure::new(what, error)
+            .hint("stop that one first: two processes with one number would serve different bytes"),
         ClaimFailure::Refused(error @ ClaimError::NotKnown) => {
             Failure::new(what, error).hint("start the manager again if its volume was extended")
         }

@@ -3,10 +3,12 @@
 use super::error::{At, FileWork, VolumeError};
 use super::owner::Owner;
 use gannet_runtime::{Handle, run_blocking};
-use gannet_volume::host::{Claim, ClaimFailure, Found, ObjectDisk};
+use gannet_volume::host::{Claim, ClaimFailure, Found, ObjectDisk, folder_token};
+use gannet_wire::volume::Token;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, Metadata};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -64,7 +66,29 @@ impl ObjectDisk for FolderDisk {
     }
 }
 
+/// The files that name the host, the better one first: its number, which outlives its boots, and that of this boot.
+const HOST_IDS: [&str; 2] = ["/etc/machine-id", "/proc/sys/kernel/random/boot_id"];
+
 impl Folder {
+    /// The token of this folder on this host. The number of the device is no part of it, because it changes as disks
+    /// come and go.
+    ///
+    /// # Errors
+    /// The folder cannot be looked at, or the host has no number.
+    pub(super) fn token(&self) -> io::Result<Token> {
+        let ids = HOST_IDS.iter().map(std::fs::read);
+        let id = ids.flatten().find(|id| !id.trim_ascii().is_empty());
+        let id = id.ok_or_else(|| io::Error::other("the host has no machine-id and no boot_id"))?;
+        let path = self.path.canonicalize()?;
+        let file_system = rustix::fs::statvfs(&path)?.f_fsid;
+        Ok(folder_token(&[
+            id.trim_ascii(),
+            path.as_os_str().as_bytes(),
+            &file_system.to_be_bytes(),
+            &self.opened.1.to_be_bytes(),
+        ]))
+    }
+
     /// The claim of I/O server `number` to it, made by the core of `runtime`.
     pub(super) fn claim(&self, runtime: &Handle, number: u32, is_lost: bool) -> Claim<FolderDisk> {
         let disk = FolderDisk {

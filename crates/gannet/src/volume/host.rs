@@ -27,7 +27,7 @@ use gannet_volume::host::{self, Claimed, HostCounters};
 use gannet_volume::link::{Identity, TrafficClasses};
 use gannet_volume::manager::copy_metadata;
 use gannet_volume::secret::{CurrentKeys, RoleKey, Secret};
-use gannet_wire::volume::{Address, Chosen, HOST_MAX, Role, Stripes, Token};
+use gannet_wire::volume::{Address, Chosen, HOST_MAX, RegisterRecord, Role, Stripes, Token};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -264,8 +264,17 @@ struct IoServerSeat {
     is_lost: bool,
     /// Whether the folder may be served, as far as it is known yet.
     claimed: Claimed,
-    /// The managers, of which the active one is told the server's address, and that address.
-    register: Option<(Vec<Place>, Address)>,
+    /// How it asks for its number; `None` if the manager runs in this process.
+    register: Option<Registering>,
+}
+
+/// An I/O server's words for managers in other processes.
+#[derive(Clone)]
+struct Registering {
+    /// Where they are; one is active.
+    managers: Vec<Place>,
+    record: RegisterRecord,
+    folder: Token,
 }
 
 impl OpenHost {
@@ -664,6 +673,22 @@ impl IoServerOpening<'_> {
         opened.map_err(VolumeError::Start)?
     }
 
+    /// How a server with this folder asks for its number, if the manager runs elsewhere.
+    fn registering(
+        &self,
+        record: RegisterRecord,
+        folder: &Folder,
+    ) -> io::Result<Option<Registering>> {
+        if self.managers.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Registering {
+            managers: self.managers.to_vec(),
+            record,
+            folder: folder.token()?,
+        }))
+    }
+
     /// Locks and claims the folder of the I/O server `number`, and listens for it.
     async fn open(&self, runtime: &Handle, number: usize) -> Result<IoServerSeat, VolumeError> {
         let described = self.volume.description.io_server.get(number);
@@ -718,15 +743,18 @@ impl IoServerOpening<'_> {
         let address = SocketAddr::new(self.ip, said.port);
         let listener = listen(role, address, self.fabric)?;
         let address = host::reported_address(listener.local_address(), &said);
+        let number = claim.number;
+        let record = RegisterRecord { number, address };
+        let register = self.registering(record, &claimable).map_err(unusable)?;
         Ok(IoServerSeat {
-            number: claim.number,
+            number,
             listener,
             folder: claimable,
             tree,
             _lock: lock,
             is_lost,
             claimed,
-            register: (!self.managers.is_empty()).then(|| (self.managers.to_vec(), address)),
+            register,
         })
     }
 }

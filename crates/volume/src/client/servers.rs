@@ -720,6 +720,10 @@ impl IoServers for Servers {
     fn begin_term(&self, number: u64) {
         self.pool.terms.begin(number);
     }
+
+    fn leave(&self, number: u32) {
+        Servers::leave(self, number);
+    }
 }
 
 /// The I/O servers of `registry`, for the manager. Servers without a host are at the address `here`.

@@ -173,7 +173,7 @@ impl<D: ObjectDisk> Claim<D> {
             None => self.take_empty(registration).await?,
         };
         // The manager knows that there may be data before there is some.
-        registration.register().await;
+        registration.register().await?;
         Ok(lost_below)
     }
 

@@ -46,7 +46,7 @@ pub struct Session(Token);
 impl Session {
     /// A new session, by a random number of 128 bits.
     pub fn new(runtime: &Handle) -> Session {
-        Session(token(runtime))
+        Session(random_token(runtime))
     }
 
     /// The session of an I/O server in all its connections to others, which goes on when the server restarts. So what
@@ -68,7 +68,8 @@ impl Session {
     }
 }
 
-fn token(runtime: &Handle) -> Token {
+/// Sixteen random bytes.
+pub(crate) fn random_token(runtime: &Handle) -> Token {
     let value = u128::from(runtime.random()) << 64 | u128::from(runtime.random());
     value.to_be_bytes()
 }
@@ -148,12 +149,13 @@ pub async fn connect(
         role,
         server,
         volume,
-        nonce: token(runtime),
+        nonce: random_token(runtime),
         credits: CREDITS,
     };
     let capabilities = provider.capabilities();
     let abilities = Abilities {
         immediates: capabilities.immediates,
+        ..Abilities::default()
     };
     let options = options_of(
         &hello.to_bytes(),
@@ -269,6 +271,7 @@ fn make(runtime: &Handle, endpoint: Connected, pool: &Pool, peer: Peer, state: S
         holding: RefCell::new(activity.map(Holding::new)),
         state: RefCell::new(state),
         eager: RefCell::default(),
+        peer_abilities: abilities,
         sends_immediates,
         client_buffers: OnceCell::new(),
         looking: Default::default(),
@@ -320,7 +323,7 @@ pub async fn accept(
         return Err(HandshakeError::OutOfReceives);
     };
     let key = options.keys.between(hello.role);
-    let nonce = token(runtime);
+    let nonce = random_token(runtime);
     let accepted = Accepted {
         volume,
         nonce,

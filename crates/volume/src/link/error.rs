@@ -102,6 +102,9 @@ pub enum EndReason {
     /// The clients' key has changed.
     #[error("the volume has a new key for clients")]
     KeyChanged,
+    /// This server does not have the lease of its number any more.
+    #[error("the manager does not renew the lease of this server's number")]
+    NoLease,
     /// The peer was silent, and another server is the primary of its groups.
     #[error("another server has taken over from the peer")]
     TakenOver,

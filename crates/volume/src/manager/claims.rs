@@ -7,6 +7,17 @@ use gannet_wire::volume::{ClaimRecord, Operation, RegisterRecord, Role, Status};
 use gannet_wire::xdr::from_bytes;
 
 impl Manager {
+    /// Whether a process of an earlier release, which asks for no lease, may be the I/O server with this number.
+    ///
+    /// # Errors
+    /// `Exist`: another process has the number.
+    pub(super) fn may_register(&self, number: u32) -> Result<(), Status> {
+        if self.number_leases.is_held(number, self.runtime.now()) {
+            return Err(Status::Exist);
+        }
+        Ok(())
+    }
+
     /// Answers a Claim of an empty folder, or a Register, which shows that the server has one.
     ///
     /// # Errors
@@ -82,7 +93,7 @@ impl Manager {
     }
 
     /// Notes that files may have data on a server from now on. The server gets the reply before it serves.
-    async fn is_served(&self, number: u32) -> Result<(), Status> {
+    pub(super) async fn is_served(&self, number: u32) -> Result<(), Status> {
         if !self.new_servers.borrow().contains(&number) {
             return Ok(());
         }

@@ -42,6 +42,9 @@ pub trait IoServers {
 
     /// The manager's term with this number begins: each request tells it from now on.
     fn begin_term(&self, number: u64);
+
+    /// Ends the connection to one of them, if there is one: another process serves under its number.
+    fn leave(&self, number: u32);
 }
 
 /// Changes objects.

@@ -1,18 +1,22 @@
 //! The registry: addresses of the I/O servers in the manager's memory, from the servers for the clients.
 
+use super::Manager;
 use super::state::VolumeState;
 use crate::limits::{
-    FIND_MANAGER_ATTEMPTS, FIND_MANAGER_PAUSE, MANAGER_SILENT_AFTER, REGISTER_PAUSE,
+    FIND_MANAGER_ATTEMPTS, FIND_MANAGER_PAUSE, MANAGER_SILENT_AFTER, NUMBER_LEASE,
+    NUMBER_RENEWED_BY, REGISTER_PAUSE,
 };
 use crate::link::{
     self, Answer, Connector, Handler, Identity, Link, LinkError, Message, Session, Unreachable,
 };
+use crate::number_lease::NumberLease;
 use gannet_fabric::Provider;
 use gannet_meta::groups::Groups;
-use gannet_runtime::{Handle, LocalFuture, first, sleep};
+use gannet_runtime::{Handle, Instant, LocalFuture, first, sleep};
 use gannet_wire::volume::{
-    Address, BODY_MAX, ClaimRecord, Class, Operation, RegisterRecord, Role, Status, Stripes,
-    VolumeRecord, VolumeRequest,
+    Address, BODY_MAX, ClaimRecord, Claimant, Class, NumberLeaseAnswer, NumberLeaseOutcome,
+    NumberLeaseWanted, Operation, RegisterRecord, Role, Status, Stripes, Token, VolumeRecord,
+    VolumeRequest,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -21,6 +25,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use thiserror::Error;
 
 /// The I/O servers of a volume and their addresses.
@@ -61,7 +66,7 @@ impl Registry {
     }
 
     /// A handler that answers requests for the registry; `manager` answers all others.
-    pub fn before(self: &Rc<Self>, manager: Rc<dyn Handler>) -> Rc<dyn Handler> {
+    pub fn before(self: &Rc<Self>, manager: Rc<Manager>) -> Rc<dyn Handler> {
         let registry = Rc::clone(self);
         Rc::new(Reception { registry, manager })
     }
@@ -112,28 +117,11 @@ impl Registry {
         Ok(to_bytes(&record))
     }
 
-    fn learn(&self, body: &[u8], from: IpAddr) -> Result<(), Status> {
-        let said: RegisterRecord = from_bytes(body).map_err(|_| Status::Inval)?;
-        if !said.address.is_known() {
-            return Err(Status::Inval);
-        }
-        let host = if !said.address.host.is_empty() {
-            said.address.host
-        } else if from.is_loopback() {
-            // The server shares our host, whichever way clients reach that.
-            String::new()
-        } else {
-            from.to_string()
-        };
-        let address = Address {
-            host,
-            port: said.address.port,
-        };
+    /// Notes that an I/O server is at `address`.
+    fn learn(&self, number: u32, address: Address) -> Result<(), Status> {
         let mut servers = self.servers.borrow_mut();
-        let known = servers.get_mut(said.number as usize);
-        let known = known.ok_or(Status::Inval)?;
+        let known = servers.get_mut(number as usize).ok_or(Status::Inval)?;
         if *known != address {
-            let number = said.number;
             tracing::info!(number, %address, "an I/O server says where it is");
             if let Some(volume) = self.volume.get() {
                 volume.is_at(number, &address);
@@ -144,10 +132,62 @@ impl Registry {
     }
 }
 
+/// The address that a server says it has, with the host that its connection comes `from` if it names none.
+fn seen_from(said: Address, from: IpAddr) -> Result<Address, Status> {
+    if !said.is_known() {
+        return Err(Status::Inval);
+    }
+    let host = if !said.host.is_empty() {
+        said.host
+    } else if from.is_loopback() {
+        // The server shares our host, whichever way clients reach that.
+        String::new()
+    } else {
+        from.to_string()
+    };
+    Ok(Address {
+        host,
+        port: said.port,
+    })
+}
+
+/// A folder of the host from which a connection comes. Copies of a machine say that they are the same host.
+fn folder_seen_from(folder: &Token, from: IpAddr) -> Token {
+    let mut seen = *folder;
+    let mut hasher = blake3::Hasher::new_derive_key("gannet: the folder of an I/O server, seen");
+    hasher
+        .update(folder)
+        .update(from.to_canonical().to_string().as_bytes());
+    hasher.finalize_xof().fill(&mut seen);
+    seen
+}
+
 /// The handler that peers of the manager meet first.
 struct Reception {
     registry: Rc<Registry>,
-    manager: Rc<dyn Handler>,
+    manager: Rc<Manager>,
+}
+
+impl Reception {
+    /// An I/O server of an earlier release says where it is. The manager notes that the server has a folder.
+    async fn register(&self, link: &Link, request: &Message) -> Result<Vec<u8>, Status> {
+        let said: RegisterRecord = from_bytes(request.body()).map_err(|_| Status::Inval)?;
+        let address = seen_from(said.address, link.endpoint().peer_address().ip())?;
+        self.manager.may_register(said.number)?;
+        self.registry.learn(said.number, address)?;
+        self.manager.hear_of_folder(link, request).await
+    }
+
+    /// A process wants to have, or gives up, the number of an I/O server.
+    async fn lease_number(&self, link: &Link, body: &[u8]) -> Result<Vec<u8>, Status> {
+        let mut wanted: NumberLeaseWanted = from_bytes(body).map_err(|_| Status::Inval)?;
+        let from = link.endpoint().peer_address().ip();
+        wanted.server.address = seen_from(wanted.server.address, from)?;
+        wanted.claimant.folder = folder_seen_from(&wanted.claimant.folder, from);
+        let learn = |number, address| self.registry.learn(number, address);
+        let answer = self.manager.lease_number(wanted, learn).await?;
+        Ok(to_bytes(&answer))
+    }
 }
 
 impl Handler for Reception {
@@ -156,25 +196,28 @@ impl Handler for Reception {
     }
 
     fn answer(self: Rc<Self>, link: Link, request: Message) -> LocalFuture<Answer> {
-        let done = match request.header.operation {
+        let operation = request.header.operation;
+        let done = match operation {
             Operation::Volume => self.registry.report(request.body()),
-            Operation::Register if link.peer() == Role::IoServer => {
-                let from = link.endpoint().peer_address().ip();
-                match self.registry.learn(request.body(), from) {
-                    // The manager notes that the server has a folder.
-                    Ok(()) => return Rc::clone(&self.manager).answer(link, request),
-                    Err(status) => Err(status),
-                }
+            Operation::Register | Operation::NumberLease if link.peer() != Role::IoServer => {
+                Err(Status::Perm)
             }
-            Operation::Register => Err(Status::Perm),
+            Operation::Register => {
+                return Box::pin(async move { Answer::of(self.register(&link, &request).await) });
+            }
+            Operation::NumberLease => {
+                return Box::pin(async move {
+                    Answer::of(self.lease_number(&link, request.body()).await)
+                });
+            }
             _ => return Rc::clone(&self.manager).answer(link, request),
         };
         Box::pin(std::future::ready(Answer::of(done)))
     }
 }
 
-/// Why an I/O server may not serve an empty folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+/// Why an I/O server may not serve its folder.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ClaimError {
     /// The server had a folder with data, which are missing here.
     #[error("it was served before")]
@@ -182,6 +225,20 @@ pub enum ClaimError {
     /// The volume has no such server.
     #[error("the manager knows no such I/O server")]
     NotKnown,
+    /// Another process has the number, and goes on to renew its lease.
+    #[error("{} serves it", said_holder(.holder))]
+    Taken {
+        /// Its address; not known if it runs in the manager's process.
+        holder: Address,
+    },
+}
+
+fn said_holder(holder: &Address) -> String {
+    if holder.is_known() {
+        format!("another process, at {holder},")
+    } else {
+        String::from("the manager's process")
+    }
 }
 
 /// A part of a connection's work.
@@ -199,6 +256,35 @@ pub struct Registration<F> {
     pub find: F,
     /// The server's number and address.
     pub record: RegisterRecord,
+    /// This process and its folder.
+    pub claimant: Claimant,
+}
+
+/// The manager's word to an I/O server that asks for its number.
+enum Said {
+    /// It knows where the server is; the lease is noted, if it has granted one.
+    Known,
+    /// Another process has the number for so long; its address, if it was heard of.
+    Taken {
+        left: Duration,
+        holder: Option<Address>,
+    },
+}
+
+/// The leases of other processes, as far as this one has heard.
+#[derive(Default)]
+struct OthersLease {
+    is_said: bool,
+    /// When one that was heard of in this term was to end, as it was first said.
+    ends: Option<Instant>,
+}
+
+impl OthersLease {
+    /// Whether a process that runs renews the lease: it ends later than it did.
+    fn is_renewed(&mut self, ends: Instant) -> bool {
+        let first = *self.ends.get_or_insert(ends);
+        ends > first + NUMBER_RENEWED_BY
+    }
 }
 
 impl<F: AsyncFn() -> io::Result<Vec<SocketAddr>>> Registration<F> {
@@ -226,31 +312,129 @@ impl<F: AsyncFn() -> io::Result<Vec<SocketAddr>>> Registration<F> {
         .await
     }
 
-    /// Registers the server's address with the manager, again until it answers. From then on the manager also knows
-    /// that the server has a folder.
-    pub async fn register(&self) {
-        let complained = Cell::new(false);
-        self.insist(&complained, async |link| self.say_where(link).await)
-            .await;
+    /// Tells the manager the server's address, again until it answers. From then on the manager also knows that the
+    /// server has a folder.
+    ///
+    /// # Errors
+    /// `Taken`.
+    pub async fn register(&self) -> Result<(), ClaimError> {
+        let lease = NumberLease::wanted(Handle::clone(&self.runtime));
+        let (complained, mut others) = (Cell::new(false), OthersLease::default());
+        loop {
+            let asked = async |link: &Link| self.ask_for_number(link, &lease).await;
+            match self.insist(&complained, asked).await {
+                Said::Known => return Ok(()),
+                Said::Taken { left, holder } => self.note_taken(&mut others, left, holder)?,
+            }
+            sleep(&self.runtime, REGISTER_PAUSE).await;
+        }
     }
 
-    /// Registers the server's address again and again, for ever: a manager that has restarted does not know it.
-    pub async fn keep(&self) {
-        let complained = Cell::new(false);
+    /// Has the lease of the server's number renewed again and again, and tells the manager the server's address: one
+    /// that has restarted does not know it. Returns when another process has the number.
+    pub async fn keep(&self, lease: &NumberLease) -> ClaimError {
+        let (complained, others) = (Cell::new(false), RefCell::<OthersLease>::default());
         self.insist(&complained, async |link| {
             loop {
-                self.say_where(link).await?;
+                let mut pause = REGISTER_PAUSE;
+                match self.ask_for_number(link, lease).await? {
+                    Said::Known => {
+                        others.take();
+                        if !lease.lasts() {
+                            // The manager's term is about to begin.
+                            pause = FIND_MANAGER_PAUSE;
+                        }
+                    }
+                    Said::Taken { left, holder } => {
+                        let noted = self.note_taken(&mut others.borrow_mut(), left, holder);
+                        if let Err(error) = noted {
+                            return Ok(error);
+                        }
+                    }
+                }
                 complained.set(false);
-                sleep(&self.runtime, REGISTER_PAUSE).await;
+                sleep(&self.runtime, pause).await;
             }
         })
         .await
     }
 
-    async fn say_where(&self, link: &Link) -> Result<(), LinkError> {
-        let body = to_bytes(&self.record);
-        let answer = link.call(Operation::Register, Class::Metadata, &body, &[]);
-        answer.await?.header.status.map_err(LinkError::Refused)
+    /// Notes that another process has the number.
+    ///
+    /// # Errors
+    /// `Taken`: that one has renewed its lease since it was first heard of, so it runs.
+    fn note_taken(
+        &self,
+        others: &mut OthersLease,
+        left: Duration,
+        holder: Option<Address>,
+    ) -> Result<(), ClaimError> {
+        if let Some(holder) = holder
+            && others.is_renewed(self.runtime.now() + left)
+        {
+            return Err(ClaimError::Taken { holder });
+        }
+        if !std::mem::replace(&mut others.is_said, true) {
+            let (number, seconds) = (self.record.number, left.as_secs());
+            tracing::warn!(
+                number,
+                seconds,
+                "another process may still have the number: waiting for the end of its lease"
+            );
+        }
+        Ok(())
+    }
+
+    /// Gives the lease of the number up, once: the process serves no more.
+    pub(crate) async fn give_up(&self) {
+        let complained = Cell::new(true);
+        self.insist(&complained, async |link| {
+            if link.peer_abilities().number_leases {
+                self.call_for_number(link, true).await?;
+            }
+            Ok(())
+        })
+        .await;
+    }
+
+    /// Asks for the number, or asks again, and tells where the server is.
+    async fn ask_for_number(&self, link: &Link, lease: &NumberLease) -> Result<Said, LinkError> {
+        if !link.peer_abilities().number_leases {
+            let body = to_bytes(&self.record);
+            let answer = link.call(Operation::Register, Class::Metadata, &body, &[]);
+            answer.await?.header.status.map_err(LinkError::Refused)?;
+            lease.is_unbounded();
+            return Ok(Said::Known);
+        }
+        let asked = lease.now();
+        let answer = self.call_for_number(link, false).await?;
+        let left = Duration::from_millis(u64::from(answer.left_ms));
+        match answer.outcome {
+            NumberLeaseOutcome::Granted => lease.grant(asked, left.min(NUMBER_LEASE)),
+            NumberLeaseOutcome::Taken => {
+                let holder = Some(answer.holder);
+                return Ok(Said::Taken { left, holder });
+            }
+            NumberLeaseOutcome::Waits => return Ok(Said::Taken { left, holder: None }),
+            NumberLeaseOutcome::Begins | NumberLeaseOutcome::Ended => {}
+        }
+        Ok(Said::Known)
+    }
+
+    async fn call_for_number(
+        &self,
+        link: &Link,
+        ends: bool,
+    ) -> Result<NumberLeaseAnswer, LinkError> {
+        let body = to_bytes(&NumberLeaseWanted {
+            server: self.record.clone(),
+            claimant: self.claimant,
+            ends,
+        });
+        let answer = link.call(Operation::NumberLease, Class::Metadata, &body, &[]);
+        let answer = answer.await?;
+        answer.header.status.map_err(LinkError::Refused)?;
+        from_bytes(answer.body()).map_err(|_| LinkError::Undecodable)
     }
 
     /// Connects to the manager and runs `work`, until that succeeds. Logs a failure once, and again after a reset.

@@ -631,6 +631,8 @@ pub(super) mod tests {
         }
 
         fn begin_term(&self, _: u64) {}
+
+        fn leave(&self, _: u32) {}
     }
 
     fn of_mute_servers(runtime: Handle) -> Rc<Sizes> {

@@ -18,7 +18,6 @@ mod telling;
 
 use super::lease::Lease;
 use super::state::{ManagerCondition, VolumeState};
-use super::watched::Watched;
 use super::{Manager, look};
 use crate::limits::{
     ANSWERS_WITHIN, CONFIRM_DEADLINE, CONNECT_AGAIN_AFTER, FORCE_PATIENCE, TERM_DEADLINE,
@@ -26,6 +25,7 @@ use crate::limits::{
 };
 use crate::link::{EndReason, Link, LinkError};
 use crate::manager::IoServers;
+use crate::watched::Watched;
 use gannet_meta::namespace::{Failure, Outcome};
 use gannet_meta::{Followers, MetaStore, terms};
 use gannet_runtime::{Handle, Instant, LocalFuture, all, both, run_blocking, sleep, timeout};

@@ -78,6 +78,7 @@ pub(crate) async fn keep<V: Vfs>(
     let mut last = keeper.runtime.now();
     loop {
         keeper.objects.has_groups_of_several().await;
+        keeper.peers.lease.begins().await;
         let now = keeper.runtime.now();
         if now >= last + PAUSED_AFTER {
             // This process stood still: nobody else was silent.

@@ -22,6 +22,7 @@ mod hostile_reads;
 mod intents;
 mod leases;
 mod locks;
+mod number_leases;
 mod object_states;
 mod orphans;
 mod overlap;

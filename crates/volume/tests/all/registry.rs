@@ -17,8 +17,9 @@ use gannet_vfs::{CreateMode, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::{Addresses, Resolver, Siblings, VolumeFs, registered_io_servers};
 use gannet_volume::io_server::IoServer;
 use gannet_volume::manager::{ClaimError, Manager, Registration, Registry};
+use gannet_volume::number_lease::NumberLease;
 use gannet_volume::serve::Server;
-use gannet_wire::volume::{Address, Chosen, Hello, RegisterRecord, Role, Stripes};
+use gannet_wire::volume::{Address, Chosen, Claimant, Hello, RegisterRecord, Role, Stripes};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -92,15 +93,18 @@ impl Bed {
     fn start_io_server(&self, number: u32, port: u16) {
         let runtime = self.host.runtime();
         let store = SimStore::open(&self.disks[number as usize], self.host.runtime());
+        let lease = NumberLease::wanted(self.host.runtime());
         let handler = IoServer::new(self.host.runtime(), store, number, keys()).unmanaged();
+        let handler = handler.leased(Rc::clone(&lease));
         let server = Server::new(self.host.runtime(), VOLUME, keys(), handler);
+        let server = server.leased(Rc::clone(&lease));
         self.serve(&self.host, port, server.named(Hello::io_server(number)));
         let address = Address {
             host: String::new(),
             port,
         };
         let registration = self.registration(number, address);
-        let telling = async move { registration.keep().await };
+        let telling = async move { drop(registration.keep(&lease).await) };
         runtime.spawn("register", Box::pin(telling));
     }
 
@@ -116,6 +120,10 @@ impl Bed {
             identity: identity(Role::IoServer),
             find: async move || Ok(vec![manager]),
             record: RegisterRecord { number, address },
+            claimant: Claimant {
+                folder: [number as u8; 16],
+                process: u128::from(self.host.runtime().random()).to_be_bytes(),
+            },
         }
     }
 
@@ -287,7 +295,7 @@ fn a_server_that_is_new_is_waited_for_whatever_files_were_made_before() {
             host: String::new(),
             port: 5001,
         };
-        bed.registration(1, address).register().await;
+        bed.registration(1, address).register().await.unwrap();
         assert_eq!(bed.claim(1).await, Err(ClaimError::ServedBefore));
         bed.start_io_server(1, 5001);
         write(&volume, b"file", &noise(100_000, 6)).await;

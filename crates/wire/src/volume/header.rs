@@ -145,6 +145,8 @@ operations! {
     Metadata = 0x0216,
     /// Manager: the managers of the volume; another one becomes active if that is asked for.
     Managers = 0x0217,
+    /// Manager, from an I/O server: its number is to be its own a while longer, or no more.
+    NumberLease = 0x0218,
     /// I/O server: bytes of an object.
     Read = 0x0301,
     /// I/O server: bytes into an object.

@@ -116,25 +116,26 @@ pub struct Accepted {
 ///
 /// ```text
 /// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
-/// |                              0                              |I|
+/// |                             0                             |N|I|
 /// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Abilities {
     /// It takes RDMA Writes with Immediate ([`super::Carrying`]).
     pub immediates: bool,
+    /// A manager leases the numbers of I/O servers ([`super::NumberLeaseWanted`]).
+    pub number_leases: bool,
 }
 
 impl Abilities {
     const IMMEDIATES: u32 = 1;
+    const NUMBER_LEASES: u32 = 2;
 
     /// The private data of a side with these abilities: a [`Hello`] or an [`Accepted`], and the word.
     pub fn behind(self, private_data: &[u8]) -> Vec<u8> {
-        let word = if self.immediates {
-            Abilities::IMMEDIATES
-        } else {
-            0
-        };
+        let bit = |has: bool, bit| if has { bit } else { 0_u32 };
+        let word = bit(self.immediates, Abilities::IMMEDIATES)
+            | bit(self.number_leases, Abilities::NUMBER_LEASES);
         [private_data, &word.to_be_bytes()].concat()
     }
 
@@ -153,6 +154,7 @@ impl Abilities {
         let word = word.map_or(0, |word| u32::from_be_bytes(*word));
         Abilities {
             immediates: word & Abilities::IMMEDIATES != 0,
+            number_leases: word & Abilities::NUMBER_LEASES != 0,
         }
     }
 }
@@ -246,6 +248,8 @@ pub enum Refusal {
     OtherVolume = 4,
     /// The peer means another server of the volume.
     OtherServer = 5,
+    /// The server does not have the lease of its number.
+    NoLease = 6,
 }
 
 impl Refusal {
@@ -265,6 +269,7 @@ impl Refusal {
             3 => Some(Refusal::Memory),
             4 => Some(Refusal::OtherVolume),
             5 => Some(Refusal::OtherServer),
+            6 => Some(Refusal::NoLease),
             _ => None,
         }
     }
@@ -281,6 +286,9 @@ impl fmt::Display for Refusal {
             }
             Refusal::OtherServer => {
                 return f.write_str("another server of the volume listens there");
+            }
+            Refusal::NoLease => {
+                return f.write_str("the manager has not given the server there its number");
             }
         };
         write!(
@@ -351,6 +359,7 @@ mod tests {
             Refusal::Memory,
             Refusal::OtherVolume,
             Refusal::OtherServer,
+            Refusal::NoLease,
         ] {
             assert_eq!(Refusal::find(&why.to_bytes()), Some(why));
         }
@@ -396,9 +405,13 @@ mod tests {
 
     #[test]
     fn abilities_stand_behind_the_private_data_of_both_sides() {
-        let (all, none) = (Abilities { immediates: true }, Abilities::default());
+        let none = Abilities::default();
+        let all = Abilities {
+            immediates: true,
+            number_leases: true,
+        };
         let hello = all.behind(&[7; HELLO_LEN]);
-        assert_eq!(hello[HELLO_LEN..], [0, 0, 0, 1]);
+        assert_eq!(hello[HELLO_LEN..], [0, 0, 0, 3]);
         assert_eq!(Abilities::behind_hello(&hello), all);
         let accepted = all.behind(&[7; ACCEPTED_LEN]);
         assert_eq!(Abilities::behind_accepted(&accepted), all);
@@ -408,7 +421,7 @@ mod tests {
             assert_eq!(Abilities::behind_hello(&hello[..len]), none, "{len}");
         }
         // Later ones.
-        let later = [&[7; HELLO_LEN][..], &[0xff, 0xff, 0xff, 0xfe], b"more"].concat();
+        let later = [&[7; HELLO_LEN][..], &[0xff, 0xff, 0xff, 0xfc], b"more"].concat();
         assert_eq!(Abilities::behind_hello(&later), none);
     }
 

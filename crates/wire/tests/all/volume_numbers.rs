@@ -37,6 +37,7 @@ const OPERATIONS: &[(u16, Operation)] = &[
     (0x0215, Operation::StaleGroups),
     (0x0216, Operation::Metadata),
     (0x0217, Operation::Managers),
+    (0x0218, Operation::NumberLease),
     (0x0301, Operation::Read),
     (0x0302, Operation::Write),
     (0x0303, Operation::Commit),

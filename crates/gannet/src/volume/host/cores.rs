@@ -1,6 +1,6 @@
 //! The threads that run the servers of a volume, each with a core.
 
-use super::{IoServerSeat, ManagerSeat, Roles, on_a_core};
+use super::{IoServerSeat, ManagerSeat, Registering, Roles, on_a_core};
 use crate::client::connect::{find, resolver};
 use crate::server::{CoreFabric, FabricListener};
 use crate::volume::Place;
@@ -13,7 +13,9 @@ use gannet_runtime::tokio_plug::Cores;
 use gannet_runtime::{Handle, all};
 use gannet_verbs::VerbsError;
 use gannet_volume::client::ManagerFinder;
-use gannet_volume::host::{self, Claim, Claimed, IoServerRole, ManagerRole, PeerAccess, Port};
+use gannet_volume::host::{
+    self, Claim, Claimed, IoServerRole, IoServerRun, ManagerRole, PeerAccess, Port,
+};
 use gannet_volume::io_server::ServerPolicy;
 use gannet_volume::manager::{GroupsDescription, Manager, Registration};
 use std::future::ready;
@@ -45,9 +47,9 @@ async fn serve(
     started: mpsc::Sender<Result<(), ManagerError>>,
 ) {
     roles.counters.pools.add(&runtime);
-    for at in (index..roles.io_servers.len()).step_by(roles.threads) {
-        start_io_server(&runtime, &roles, at);
-    }
+    let own = (index..roles.io_servers.len()).step_by(roles.threads);
+    let running = own.filter_map(|at| start_io_server(&runtime, &roles, at));
+    let running: Vec<IoServerRun> = running.collect();
     if index == 0 {
         let outcome = match start_manager(&runtime, &roles) {
             Ok(Some(manager)) => {
@@ -67,12 +69,11 @@ async fn serve(
     drop(started);
     // An error means that the sender was dropped, which ends the servers as well.
     let _ = roles.stop.clone().wait_for(|stop| *stop).await;
+    all(running.iter().map(|server| Box::pin(server.stop()))).await;
 }
 
-fn start_io_server(runtime: &Handle, roles: &Arc<Roles>, at: usize) {
-    let Some(seat) = roles.io_servers.get(at) else {
-        return;
-    };
+fn start_io_server(runtime: &Handle, roles: &Arc<Roles>, at: usize) -> Option<IoServerRun> {
+    let seat = roles.io_servers.get(at)?;
     let port = port(runtime, roles, move |roles| {
         roles.io_servers.get(at).map(|seat| &seat.listener)
     });
@@ -81,7 +82,7 @@ fn start_io_server(runtime: &Handle, roles: &Arc<Roles>, at: usize) {
         Err(error) => {
             // One reason is enough to end.
             let _ = roles.failed.try_send(VolumeError::Device(error));
-            return;
+            return None;
         }
     };
     let peers = roles.peers(runtime, seat, &port);
@@ -95,10 +96,11 @@ fn start_io_server(runtime: &Handle, roles: &Arc<Roles>, at: usize) {
         peers,
     };
     let (folder, failed) = (seat.folder.clone(), roles.failed.clone());
-    roles.host(runtime).start_io_server(role, move |failure| {
+    let run = roles.host(runtime).start_io_server(role, move |failure| {
         // One reason is enough to end.
         let _ = failed.try_send(folder.refused(failure));
     });
+    Some(run)
 }
 
 impl ManagerSeat {
@@ -138,20 +140,24 @@ impl Roles {
         runtime: &Handle,
         seat: &IoServerSeat,
     ) -> Option<Registration<impl AsyncFn() -> io::Result<Vec<SocketAddr>> + use<>>> {
-        let (managers, address) = seat.register.clone()?;
+        let Registering {
+            managers,
+            record,
+            folder,
+        } = seat.register.clone()?;
         let clock = Handle::clone(runtime);
         let find = async move || find_all(&clock, &managers).await;
         let own = seat.listener.local_address().ip();
         // The listener of this address has found its device.
         let provider = self.fabric.at(runtime, own).ok()?;
         let host = self.host(runtime);
-        Some(host.registration(provider, find, seat.number, address))
+        Some(host.registration(provider, find, record, folder))
     }
 
     /// The way of an I/O server to the others.
     fn peers(&self, runtime: &Handle, seat: &IoServerSeat, port: &Port) -> PeerAccess {
         let find_manager: ManagerFinder = match (&seat.register, &self.manager) {
-            (Some((managers, _)), _) => finder(runtime, managers),
+            (Some(register), _) => finder(runtime, &register.managers),
             (None, Some(manager)) => {
                 let at = manager.listener.local_address();
                 let at = SocketAddr::new(host::local_address(at.ip()), at.port());
@@ -256,6 +262,7 @@ fn start_manager(
         port,
         force_term: roles.force_term,
         groups: seat.groups(),
+        has_io_servers: roles.io_servers.iter().map(|it| it.number).collect(),
     };
     let failed = roles.failed.clone();
     let manager = roles.host(runtime).start_manager(role, move |error| {
