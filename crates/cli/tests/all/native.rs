@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod keys;
+mod moved;
 mod tiles;
 
 use crate::support;
