@@ -4,7 +4,7 @@ use super::empty_members::note_empty;
 use super::namespace::{Failure, Outcome};
 use super::{StoreError, Table, Transaction, View};
 use gannet_wire::volume::{Body, Claimant, FileId, Inode, ROOT};
-use gannet_wire::xdr::{from_bytes, to_bytes};
+use gannet_wire::xdr::{Decode, Decoder, Encode, Encoder, XdrError, from_bytes, to_bytes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -134,46 +134,67 @@ pub fn losses(view: &dyn View) -> Outcome<BTreeMap<u32, Loss>> {
     }
 }
 
-/// The prefix of the number of a server whose lease a process has, or had last.
+/// The prefix of the number of a server that was ever leased.
 const LEASED: &[u8] = b"lease of I/O server ";
+
+/// The process that got the number of an I/O server last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NumberLeaseNote {
+    /// The process, as the manager sees it.
+    pub claimant: Claimant,
+    /// Counts the processes that had the number.
+    pub generation: u64,
+    /// It has given the number back.
+    pub is_over: bool,
+}
+
+impl Encode for NumberLeaseNote {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        self.claimant.encode(encoder);
+        encoder.u64(self.generation);
+        encoder.bool(self.is_over);
+    }
+}
+
+impl Decode<'_> for NumberLeaseNote {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<NumberLeaseNote, XdrError> {
+        Ok(NumberLeaseNote {
+            claimant: Claimant::decode(decoder)?,
+            generation: decoder.u64()?,
+            is_over: decoder.bool()?,
+        })
+    }
+}
 
 fn leased_key(number: u32) -> Vec<u8> {
     [LEASED, &number.to_be_bytes()].concat()
 }
 
-/// Notes which process has the lease of a number from now on, as the manager sees it.
+/// Notes which process has got the number of an I/O server, or has given it back.
 ///
 /// # Errors
 /// The store failed.
 pub fn note_leased(
     transaction: &mut dyn Transaction,
     number: u32,
-    claimant: &Claimant,
+    note: &NumberLeaseNote,
 ) -> Result<(), StoreError> {
-    transaction.put(Table::Volume, &leased_key(number), &to_bytes(claimant))
+    transaction.put(Table::Volume, &leased_key(number), &to_bytes(note))
 }
 
-/// Notes that no process has the lease of a number any more.
-///
-/// # Errors
-/// The store failed.
-pub fn note_given_up(transaction: &mut dyn Transaction, number: u32) -> Result<(), StoreError> {
-    transaction.delete(Table::Volume, &leased_key(number))
-}
-
-/// The processes that may still have leases.
+/// The processes that got numbers last.
 ///
 /// # Errors
 /// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
-pub fn leased(view: &dyn View) -> Outcome<BTreeMap<u32, Claimant>> {
-    let (mut claimants, mut is_damaged) = (BTreeMap::new(), false);
+pub fn leased(view: &dyn View) -> Outcome<BTreeMap<u32, NumberLeaseNote>> {
+    let (mut notes, mut is_damaged) = (BTreeMap::new(), false);
     view.scan(Table::Volume, LEASED, &mut |key, value| {
         let Some(number) = key.strip_prefix(LEASED) else {
             return false;
         };
         match (<[u8; 4]>::try_from(number), from_bytes(value)) {
-            (Ok(number), Ok(claimant)) => {
-                claimants.insert(u32::from_be_bytes(number), claimant);
+            (Ok(number), Ok(note)) => {
+                notes.insert(u32::from_be_bytes(number), note);
             }
             _ => is_damaged = true,
         }
@@ -182,7 +203,7 @@ pub fn leased(view: &dyn View) -> Outcome<BTreeMap<u32, Claimant>> {
     if is_damaged {
         Err(Failure::Damaged(ROOT))
     } else {
-        Ok(claimants)
+        Ok(notes)
     }
 }
 
@@ -274,16 +295,19 @@ mod tests {
 
     #[test]
     fn the_last_process_that_got_a_number_is_noted() {
-        let (store, process) = (store(), |byte| Claimant {
-            folder: [byte; 16],
-            process: [byte + 1; 16],
+        let (store, note) = (store(), |byte| NumberLeaseNote {
+            claimant: Claimant {
+                folder: [byte; 16],
+                process: [byte + 1; 16],
+            },
+            generation: u64::from(byte),
+            is_over: byte == 2,
         });
         assert_eq!(seen(&store, leased).unwrap(), BTreeMap::new());
-        for (number, byte) in [(0, 1), (1, 5), (2, 2), (0, 3)] {
-            change(&store, |it| note_leased(it, number, &process(byte)));
+        for (number, byte) in [(0, 1), (2, 2), (0, 3)] {
+            change(&store, |it| note_leased(it, number, &note(byte)));
         }
-        change(&store, |it| note_given_up(it, 1));
-        let noted = BTreeMap::from([(0, process(3)), (2, process(2))]);
+        let noted = BTreeMap::from([(0, note(3)), (2, note(2))]);
         assert_eq!(seen(&store, leased).unwrap(), noted);
         change(&store, |it| it.put(Table::Volume, &leased_key(0), b"short"));
         assert!(matches!(seen(&store, leased), Err(Failure::Damaged(ROOT))));

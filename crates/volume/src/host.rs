@@ -35,6 +35,7 @@ use gannet_runtime::{Handle, timeout};
 use gannet_session::Budget;
 use gannet_vfs::Vfs;
 use gannet_wire::volume::{Address, Claimant, Hello, RegisterRecord, Role, Stripes, Token};
+use std::cell::Cell;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
@@ -195,6 +196,7 @@ impl Host {
                 folder,
                 process: random_token(&self.runtime),
             },
+            generation: Cell::new(0),
         }
     }
 
@@ -292,7 +294,10 @@ impl Host {
                 Claimed::Taken { lost_below } => lost_below,
                 Claimed::Asks => match own.until_stopped(claim.ask(&registration)).await {
                     Some(Ok(lost_below)) => lost_below,
-                    Some(Err(failure)) => return failed(failure),
+                    Some(Err(failure)) => {
+                        own.has_stopped();
+                        return failed(failure);
+                    }
                     None => return own.has_stopped(),
                 },
             };
@@ -300,6 +305,7 @@ impl Host {
             match own.until_stopped(registration.keep(&lease)).await {
                 Some(taken) => {
                     lease.end();
+                    own.has_stopped();
                     failed(taken.into());
                 }
                 None => {

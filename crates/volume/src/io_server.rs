@@ -191,10 +191,8 @@ impl<V: Vfs> IoServer<V> {
         self
     }
 
-    /// Whether the peer of this connection may be answered now. The manager's requests need no lease: it knows which
-    /// process it means, and needs an answer before it can grant one.
     fn may_answer(&self, link: &Link) -> bool {
-        link.peer() == Role::Manager || self.lease.borrow().lasts()
+        self.lease.borrow().admits(link.peer())
     }
 
     /// Its objects.

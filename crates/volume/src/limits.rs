@@ -298,6 +298,10 @@ pub const NUMBER_LEASE: Duration = Duration::from_secs(30);
 /// How much longer the manager waits before it leases the number to another process: clocks run at their own speeds.
 pub const NUMBER_LEASE_OVER: Duration = Duration::from_secs(31);
 const _: () = assert!(NUMBER_LEASE.as_millis() < NUMBER_LEASE_OVER.as_millis());
+/// The deadline of a request for a lease. The manager may wait for its own right to answer ([`CONFIRM_DEADLINE`]).
+pub const NUMBER_DEADLINE: Duration = Duration::from_secs(12);
+/// How long an I/O server that has its number again lets the others have theirs before it judges their silence.
+pub const NUMBERS_RETURN: Duration = Duration::from_secs(2);
 /// How often an I/O server looks whether its lease is over: its timers stand still while its machine is suspended.
 pub const NUMBER_LEASE_LOOK: Duration = Duration::from_millis(250);
 /// A lease of another process that ends later than it did by this much was renewed meanwhile.

@@ -5,19 +5,20 @@
 //! counted from before it asked, by a clock that goes on while the machine is suspended. Then it answers clients and
 //! other I/O servers no more, and ends their connections, on which they could read its memory.
 
-use crate::limits::NUMBER_LEASE_LOOK;
+use crate::limits::{NUMBER_LEASE, NUMBER_LEASE_LOOK};
 use crate::watched::Watched;
 use gannet_runtime::{Handle, Instant, sleep};
+use gannet_wire::volume::Role;
 use std::rc::Rc;
 use std::time::Duration;
 
 /// The state of the lease of one process.
 ///
-/// | from \ event | granted | granted by an older manager | ends |
-/// |---|---|---|---|
-/// | `Unbounded` | `Until` | `Unbounded` | `Ended` |
-/// | `Until` | `Until`, never earlier | `Unbounded` | `Ended` |
-/// | `Ended` | `Ended` | `Ended` | `Ended` |
+/// | from \ event | granted | granted by an older manager | known, not granted yet | another has it | ends |
+/// |---|---|---|---|---|---|
+/// | `Unbounded` | `Until` | `Unbounded` | `Until`, as if granted | `Until`, over | `Ended` |
+/// | `Until` | `Until`, never earlier | `Unbounded` | `Until`, the same | `Until`, the same | `Ended` |
+/// | `Ended` | `Ended` | `Ended` | `Ended` | `Ended` | `Ended` |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Right {
     /// Nobody leases it: the manager runs in the same process, or is of an earlier release.
@@ -68,6 +69,32 @@ impl NumberLease {
             };
             std::mem::replace(right, next) != next
         });
+    }
+
+    /// Notes that a manager that grants leases has been asked, and has granted none yet. A right without a bound gets
+    /// one: another process may be granted the number from now on, but not if this one may have it.
+    pub(crate) fn is_pending(&self, asked: Instant, is_anothers: bool) {
+        let until = if is_anothers {
+            Instant::START
+        } else {
+            asked + NUMBER_LEASE
+        };
+        self.right.set_if(|right| {
+            let is_unbounded = *right == Right::Unbounded;
+            if is_unbounded {
+                *right = Right::Until(until);
+            }
+            is_unbounded
+        });
+    }
+
+    /// Whether a peer of this role may be answered now. Managers need no lease: they know which process they mean, and
+    /// need an answer before they can grant one. A process that has ended answers them no more either.
+    pub(crate) fn admits(&self, peer: Role) -> bool {
+        match peer {
+            Role::Manager => *self.right.borrow() != Right::Ended,
+            Role::Client | Role::IoServer => self.lasts(),
+        }
     }
 
     /// Notes that a manager knows the process, and is of a release that grants no leases.
@@ -130,6 +157,8 @@ mod tests {
         let world = World::new(1);
         let runtime = world.add_node("io server").runtime();
         let grants: fn(&NumberLease) = |lease| lease.grant(at(5), LASTS);
+        let begins: fn(&NumberLease) = |lease| lease.is_pending(at(5), false);
+        let taken: fn(&NumberLease) = |lease| lease.is_pending(at(5), true);
         let (until, ended) = (Right::Until(at(35)), Right::Ended);
         for (from, event, to) in [
             (Right::Unbounded, grants, until),
@@ -147,6 +176,12 @@ mod tests {
                 Right::Unbounded,
             ),
             (Right::Until(at(7)), NumberLease::end, ended),
+            (Right::Unbounded, begins, until),
+            (Right::Unbounded, taken, Right::Until(Instant::START)),
+            (Right::Until(at(7)), begins, Right::Until(at(7))),
+            (Right::Until(at(7)), taken, Right::Until(at(7))),
+            (ended, begins, ended),
+            (ended, taken, ended),
             (ended, grants, ended),
             (ended, NumberLease::is_unbounded, ended),
             (ended, NumberLease::end, ended),

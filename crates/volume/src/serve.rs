@@ -223,10 +223,9 @@ impl Server {
     /// need none, because one that begins needs this server for its term.
     async fn has_lease_for(&self, private_data: &[u8]) -> bool {
         let lease = self.lease.borrow().clone();
-        let from_manager =
-            Hello::from_bytes(private_data).is_some_and(|hello| hello.role == Role::Manager);
+        let role = Hello::from_bytes(private_data).map_or(Role::Client, |hello| hello.role);
         match lease {
-            Some(lease) if !from_manager && !lease.lasts() => {
+            Some(lease) if !lease.admits(role) => {
                 let begins = timeout(&self.runtime, NUMBER_PATIENCE, lease.begins());
                 begins.await.is_ok()
             }
@@ -236,7 +235,7 @@ impl Server {
 
     fn is_leased_for(&self, peer: Role) -> bool {
         let lease = self.lease.borrow();
-        peer == Role::Manager || lease.as_ref().is_none_or(|lease| lease.lasts())
+        lease.as_ref().is_none_or(|lease| lease.admits(peer))
     }
 
     /// Ends the connections of clients and I/O servers each time when the lease is over: they could still read memory.

@@ -202,6 +202,8 @@ fn explain_claim(number: usize, folder: &Path, why: ClaimFailure<VolumeError>) -
         }
         ClaimFailure::Refused(error @ ClaimError::Taken { .. }) => Failure::new(what, error)
             .hint("stop that one first: two processes with one number would serve different bytes"),
+        ClaimFailure::Refused(error @ ClaimError::Superseded) => Failure::new(what, error)
+            .hint("its disk has moved, or is a copy; start it again if this is the right one"),
         ClaimFailure::Refused(error @ ClaimError::NotKnown) => {
             Failure::new(what, error).hint("start the manager again if its volume was extended")
         }

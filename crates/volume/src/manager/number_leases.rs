@@ -8,11 +8,11 @@
 use super::{Manager, look};
 use crate::limits::{NUMBER_LEASE, NUMBER_LEASE_OVER};
 use gannet_meta::MetaStore;
-use gannet_meta::claims;
+use gannet_meta::claims::{self, NumberLeaseNote};
 use gannet_meta::namespace::Outcome;
 use gannet_runtime::Instant;
 use gannet_wire::volume::{
-    Address, Claimant, NumberLeaseAnswer, NumberLeaseOutcome, NumberLeaseWanted, Status, Token,
+    Address, Claimant, NumberLeaseAnswer, NumberLeaseOutcome, NumberLeaseWanted, Status,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,12 +23,17 @@ use tokio::sync::Mutex;
 ///
 /// | from \ event | asked, same folder or process | asked by another | by another after its end | given up |
 /// |---|---|---|---|---|
-/// | none | `Held` | `Held` | `Held` | none |
+/// | `Free` | `Held` | `Held` | `Held` | `Free` |
 /// | `Here` | refused | refused | refused | `Here` |
-/// | `Noted` | `Held` | refused | `Held` | none |
-/// | `Held` | `Held`; refused if it is the process before this one | refused | `Held` | none |
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// | `Noted` | `Held` | refused | `Held` | `Free` |
+/// | `Held` | `Held` | refused | `Held` | `Free` |
+///
+/// A process that had the number before another one is refused in all of them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 enum Holding {
+    /// No process has it.
+    #[default]
+    Free,
     /// An I/O server of the manager's process has it.
     Here,
     /// This process, or another one of its folder, may have it until then by a grant of an earlier term.
@@ -36,38 +41,55 @@ enum Holding {
     /// A process has it until then.
     Held {
         claimant: Claimant,
-        /// The process of the same folder before it, which has no right to it any more, even if it still runs: not all
-        /// file systems lock folders.
-        former: Option<Token>,
         address: Address,
         until: Instant,
     },
 }
 
-/// Another process has the number.
+/// A number of an I/O server.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Number {
+    holding: Holding,
+    /// Counts the processes that had it.
+    generation: u64,
+    /// The last of them.
+    last: Option<Claimant>,
+}
+
+/// Why a process does not get a number.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Taken {
-    left: Duration,
-    /// Where it is; `None` if it was not heard of in this term.
-    holder: Option<Address>,
+enum Refused {
+    /// Another process has it for so long. `holder` is its address; `None` if it was not heard of in this term.
+    Taken {
+        left: Duration,
+        holder: Option<Address>,
+    },
+    /// Another process has had it since.
+    Superseded,
 }
 
-impl Taken {
-    fn answer(self) -> NumberLeaseAnswer {
-        let outcome = match self.holder {
-            Some(_) => NumberLeaseOutcome::Taken,
-            None => NumberLeaseOutcome::Waits,
+impl Refused {
+    fn answer(self, generation: u64) -> NumberLeaseAnswer {
+        let (outcome, left, holder) = match self {
+            Refused::Taken {
+                left,
+                holder: Some(holder),
+            } => (NumberLeaseOutcome::Taken, left, holder),
+            Refused::Taken { left, holder: None } => {
+                (NumberLeaseOutcome::Waits, left, Address::default())
+            }
+            Refused::Superseded => {
+                let nobody = Address::default();
+                (NumberLeaseOutcome::Superseded, Duration::ZERO, nobody)
+            }
         };
-        answer(outcome, self.left, self.holder.unwrap_or_default())
-    }
-}
-
-fn answer(outcome: NumberLeaseOutcome, left: Duration, holder: Address) -> NumberLeaseAnswer {
-    NumberLeaseAnswer {
-        outcome,
-        // A lease is of some seconds.
-        left_ms: left.as_millis() as u32,
-        holder,
+        NumberLeaseAnswer {
+            outcome,
+            generation,
+            // A lease is of some seconds.
+            left_ms: left.as_millis() as u32,
+            holder,
+        }
     }
 }
 
@@ -76,12 +98,103 @@ fn are_alike(one: &Claimant, other: &Claimant) -> bool {
     one.folder == other.folder || one.process == other.process
 }
 
+impl Number {
+    /// Whether this process, which had the number last in generation `had`, may have it now; 0: it never had it.
+    fn judge(&self, claimant: &Claimant, had: u64, now: Instant) -> Result<(), Refused> {
+        let is_last = self
+            .last
+            .is_some_and(|last| last.process == claimant.process);
+        if had != 0 && had < self.generation && !is_last {
+            return Err(Refused::Superseded);
+        }
+        let (until, holder) = match &self.holding {
+            Holding::Free => return Ok(()),
+            Holding::Here => (now + NUMBER_LEASE_OVER, Some(Address::default())),
+            Holding::Noted {
+                claimant: holder, ..
+            }
+            | Holding::Held {
+                claimant: holder, ..
+            } if are_alike(holder, claimant) => return Ok(()),
+            Holding::Noted { until, .. } => (*until, None),
+            Holding::Held { until, address, .. } => (*until, Some(address.clone())),
+        };
+        if until <= now {
+            return Ok(());
+        }
+        let left = until.duration_since(now);
+        Err(Refused::Taken { left, holder })
+    }
+
+    /// It is this process's until the margin after its lease.
+    fn hold(&mut self, claimant: Claimant, had: u64, address: Address, now: Instant) {
+        debug_assert_eq!(self.judge(&claimant, had, now), Ok(()));
+        let is_last = self
+            .last
+            .is_some_and(|last| last.process == claimant.process);
+        // The metadata may be a backup, from before the process got it.
+        self.generation = self.generation.max(had);
+        if !is_last {
+            self.generation += 1;
+        }
+        self.last = Some(claimant);
+        self.holding = Holding::Held {
+            claimant,
+            address,
+            until: now + NUMBER_LEASE_OVER,
+        };
+    }
+
+    /// A process gives it up; true if it had it. Others may have it at once.
+    fn give_up(&mut self, claimant: &Claimant) -> bool {
+        let has_it = match &self.holding {
+            Holding::Held {
+                claimant: holder, ..
+            }
+            | Holding::Noted {
+                claimant: holder, ..
+            } => holder.process == claimant.process,
+            Holding::Here | Holding::Free => false,
+        };
+        if has_it {
+            self.holding = Holding::Free;
+        }
+        has_it
+    }
+
+    /// The note of it in the store; `None` if it was never leased.
+    fn note(&self) -> Option<NumberLeaseNote> {
+        Some(NumberLeaseNote {
+            claimant: self.last?,
+            generation: self.generation,
+            is_over: self.holding == Holding::Free,
+        })
+    }
+
+    /// The number of a volume whose store has this note, for a manager that starts at `now`.
+    fn noted(note: &NumberLeaseNote, now: Instant) -> Number {
+        let holding = if note.is_over {
+            Holding::Free
+        } else {
+            Holding::Noted {
+                claimant: note.claimant,
+                until: now + NUMBER_LEASE_OVER,
+            }
+        };
+        Number {
+            holding,
+            generation: note.generation,
+            last: Some(note.claimant),
+        }
+    }
+}
+
 /// The leases of all numbers.
 #[derive(Debug, Default)]
 pub(super) struct NumberLeases {
-    holdings: RefCell<BTreeMap<u32, Holding>>,
-    /// The processes as the store has them.
-    noted: RefCell<BTreeMap<u32, Claimant>>,
+    numbers: RefCell<BTreeMap<u32, Number>>,
+    /// The notes as the store has them; none where that is not known.
+    noted: RefCell<BTreeMap<u32, NumberLeaseNote>>,
     noting: Mutex<()>,
 }
 
@@ -92,117 +205,36 @@ impl NumberLeases {
     /// The store fails, or has a damaged value.
     pub(super) fn load(store: &dyn MetaStore, now: Instant) -> Outcome<NumberLeases> {
         let noted = look(store, claims::leased)?;
-        let until = now + NUMBER_LEASE_OVER;
-        let holdings = noted.iter();
-        let holdings =
-            holdings.map(|(number, &claimant)| (*number, Holding::Noted { claimant, until }));
+        let numbers = noted.iter();
+        let numbers = numbers.map(|(number, note)| (*number, Number::noted(note, now)));
         Ok(NumberLeases {
-            holdings: RefCell::new(holdings.collect()),
+            numbers: RefCell::new(numbers.collect()),
             noted: RefCell::new(noted),
             noting: Mutex::default(),
         })
     }
 
-    /// Whether this process may have the number now.
-    fn judge(&self, number: u32, claimant: &Claimant, now: Instant) -> Result<(), Taken> {
-        let refused = |until: Instant, holder| {
-            let left = until.duration_since(now);
-            Err(Taken { left, holder })
-        };
-        match self.holdings.borrow().get(&number) {
-            None => Ok(()),
-            Some(Holding::Here) => refused(now + NUMBER_LEASE_OVER, Some(Address::default())),
-            Some(Holding::Noted {
-                claimant: noted,
-                until,
-            }) => {
-                if are_alike(noted, claimant) || *until <= now {
-                    return Ok(());
-                }
-                refused(*until, None)
-            }
-            Some(Holding::Held {
-                claimant: holder,
-                former,
-                address,
-                until,
-            }) => {
-                let is_former = *former == Some(claimant.process);
-                if (are_alike(holder, claimant) && !is_former) || *until <= now {
-                    return Ok(());
-                }
-                refused(*until, Some(address.clone()))
-            }
-        }
-    }
-
-    /// The number is this process's until the margin after its lease; whether one of another folder had it.
-    fn hold(&self, number: u32, claimant: Claimant, address: Address, now: Instant) -> bool {
-        debug_assert_eq!(self.judge(number, &claimant, now), Ok(()));
-        let mut holdings = self.holdings.borrow_mut();
-        let (former, has_moved) = match holdings.get(&number) {
-            Some(Holding::Held {
-                claimant: holder,
-                former,
-                ..
-            }) if are_alike(holder, &claimant) => {
-                let is_same = holder.process == claimant.process;
-                let former = if is_same {
-                    *former
-                } else {
-                    Some(holder.process)
-                };
-                (former, false)
-            }
-            Some(Holding::Noted {
-                claimant: noted, ..
-            }) => (None, !are_alike(noted, &claimant)),
-            Some(Holding::Held { .. }) => (None, true),
-            Some(Holding::Here) | None => (None, false),
-        };
-        let held = Holding::Held {
-            claimant,
-            former,
-            address,
-            until: now + NUMBER_LEASE_OVER,
-        };
-        holdings.insert(number, held);
-        has_moved
-    }
-
-    /// A process gives the number up; true if it had it. Others may have it at once.
-    fn give_up(&self, number: u32, claimant: &Claimant) -> bool {
-        let mut holdings = self.holdings.borrow_mut();
-        let has_it = match holdings.get(&number) {
-            Some(
-                Holding::Held {
-                    claimant: holder, ..
-                }
-                | Holding::Noted {
-                    claimant: holder, ..
-                },
-            ) => holder.process == claimant.process,
-            Some(Holding::Here) | None => false,
-        };
-        if has_it {
-            holdings.remove(&number);
-        }
-        has_it
-    }
-
     /// I/O servers of the manager's process have these numbers.
-    pub(super) fn are_here(&self, numbers: &[u32]) {
-        let mut holdings = self.holdings.borrow_mut();
-        holdings.extend(numbers.iter().map(|number| (*number, Holding::Here)));
+    pub(super) fn are_here(&self, here: &[u32]) {
+        let mut numbers = self.numbers.borrow_mut();
+        for number in here {
+            numbers.entry(*number).or_default().holding = Holding::Here;
+        }
     }
 
     /// Whether a process that asks for no lease, of an earlier release, would serve beside one that has it.
     pub(super) fn is_held(&self, number: u32, now: Instant) -> bool {
-        match self.holdings.borrow().get(&number) {
+        match self.numbers.borrow().get(&number).map(|it| &it.holding) {
             Some(Holding::Held { until, .. }) => now < *until,
             Some(Holding::Here) => true,
-            Some(Holding::Noted { .. }) | None => false,
+            Some(Holding::Noted { .. } | Holding::Free) | None => false,
         }
+    }
+
+    /// Works on a number.
+    fn with<T>(&self, number: u32, work: impl FnOnce(&mut Number) -> T) -> T {
+        // Bounded by WIDTH_MAX: the caller knows that there is such a server.
+        work(self.numbers.borrow_mut().entry(number).or_default())
     }
 }
 
@@ -210,6 +242,11 @@ impl Manager {
     /// I/O servers of this process have these numbers: no other process gets them.
     pub fn has_io_servers(&self, numbers: &[u32]) {
         self.number_leases.are_here(numbers);
+    }
+
+    /// Ends the connection to an I/O server, if there is one: another process has its number.
+    pub(super) fn leave(&self, number: u32) {
+        self.servers.leave(number);
     }
 
     /// Leases the number of an I/O server to the process at the address in `wanted`, or takes it back. Before it waits
@@ -226,72 +263,69 @@ impl Manager {
         let NumberLeaseWanted {
             server,
             claimant,
+            generation: had,
             ends,
         } = wanted;
         let (number, leases) = (server.number, &self.number_leases);
         if number >= self.objects.count() {
             return Err(Status::Inval);
         }
-        let nobody = Address::default();
+        let answer = |outcome, left: Duration| NumberLeaseAnswer {
+            outcome,
+            generation: leases.with(number, |it| it.generation),
+            left_ms: left.as_millis() as u32,
+            holder: server.address.clone(),
+        };
         if ends {
-            if leases.give_up(number, &claimant) {
+            if leases.with(number, |it| it.give_up(&claimant)) {
                 self.note_lease(number).await?;
             }
-            return Ok(answer(NumberLeaseOutcome::Ended, Duration::ZERO, nobody));
+            return Ok(answer(NumberLeaseOutcome::Ended, Duration::ZERO));
         }
-        if let Err(taken) = leases.judge(number, &claimant, self.runtime.now()) {
-            return Ok(taken.answer());
+        let judge = |it: &mut Number| {
+            let judged = it.judge(&claimant, had, self.runtime.now());
+            judged.map_err(|refused| refused.answer(it.generation))
+        };
+        if let Err(refused) = leases.with(number, judge) {
+            return Ok(refused);
         }
         // Before the process serves, whichever manager grants that.
         self.is_served(number).await?;
         if !self.office.is_held() {
-            learn(number, server.address)?;
-            return Ok(answer(NumberLeaseOutcome::Begins, Duration::ZERO, nobody));
+            learn(number, server.address.clone())?;
+            return Ok(answer(NumberLeaseOutcome::Begins, Duration::ZERO));
         }
         // Judged again: another process may have got it meanwhile. Held before the next `await`, so none does from now.
-        let now = self.runtime.now();
-        if let Err(taken) = leases.judge(number, &claimant, now) {
-            return Ok(taken.answer());
+        let address = server.address.clone();
+        let hold = |it: &mut Number| {
+            judge(it).map(|()| it.hold(claimant, had, address, self.runtime.now()))
+        };
+        if let Err(refused) = leases.with(number, hold) {
+            return Ok(refused);
         }
-        let address = server.address;
-        let has_moved = leases.hold(number, claimant, address.clone(), now);
-        learn(number, address.clone())?;
+        learn(number, server.address.clone())?;
         self.note_lease(number).await?;
-        if has_moved {
-            tracing::info!(number, %address, "an I/O server is served from another folder or host");
-            // The former process may still answer.
-            self.servers.leave(number);
-        }
-        let granted = answer(NumberLeaseOutcome::Granted, NUMBER_LEASE, address);
+        let granted = answer(NumberLeaseOutcome::Granted, NUMBER_LEASE);
         self.office.within_lease(Ok(granted), true).await
     }
 
-    /// Makes it durable which process has a number, before it hears of its lease, or that none has.
+    /// Makes it durable which process has a number, before it hears of its lease, or that it has given it back.
     async fn note_lease(&self, number: u32) -> Result<(), Status> {
         let leases = &self.number_leases;
         // One at a time, so that the last one that is written is the last one that has it.
         let _turn = leases.noting.lock().await;
-        let claimant = match leases.holdings.borrow().get(&number) {
-            Some(Holding::Held { claimant, .. } | Holding::Noted { claimant, .. }) => {
-                Some(*claimant)
-            }
-            Some(Holding::Here) | None => None,
-        };
-        if leases.noted.borrow().get(&number) == claimant.as_ref() {
+        let Some(note) = leases.with(number, |it| it.note()) else {
             return Ok(());
-        }
-        let noting = self.beside(move |store| {
-            Ok(store.commit(&mut |transaction| match &claimant {
-                Some(claimant) => claims::note_leased(transaction, number, claimant),
-                None => claims::note_given_up(transaction, number),
-            })?)
-        });
-        noting.await?;
-        let mut noted = leases.noted.borrow_mut();
-        match claimant {
-            Some(claimant) => noted.insert(number, claimant),
-            None => noted.remove(&number),
         };
+        // A commit that fails may have been done.
+        if leases.noted.borrow_mut().remove(&number) != Some(note) {
+            let noting = self.beside(move |store| {
+                Ok(store
+                    .commit(&mut |transaction| claims::note_leased(transaction, number, &note))?)
+            });
+            noting.await?;
+        }
+        leases.noted.borrow_mut().insert(number, note);
         Ok(())
     }
 }
@@ -314,89 +348,103 @@ mod tests {
         }
     }
 
-    fn place(port: u16) -> Address {
-        Address {
-            host: String::from("io"),
-            port,
-        }
+    /// Asks at `now`; the generation of the lease, or how long another process has the number.
+    fn ask(
+        number: &mut Number,
+        claimant: Claimant,
+        had: u64,
+        now: u64,
+    ) -> Result<u64, Option<u64>> {
+        let judged = number.judge(&claimant, had, at(now));
+        judged.map_err(|refused| match refused {
+            Refused::Taken { left, .. } => Some(left.as_secs()),
+            Refused::Superseded => None,
+        })?;
+        number.hold(claimant, had, Address::default(), at(now));
+        Ok(number.generation)
     }
 
-    /// Asks at `now`; the lease, or how long another process has the number.
-    fn ask(leases: &NumberLeases, claimant: Claimant, now: u64) -> Result<(), u64> {
-        let judged = leases.judge(NUMBER, &claimant, at(now));
-        judged.map_err(|taken| taken.left.as_secs())?;
-        leases.hold(NUMBER, claimant, place(1), at(now));
-        Ok(())
+    fn held() -> Number {
+        let mut number = Number::default();
+        assert_eq!(ask(&mut number, process(1, 9), 0, 0), Ok(1));
+        number
     }
 
-    fn noted() -> NumberLeases {
-        let store = MemoryStore::default();
-        let noted = store.commit(&mut |it| claims::note_leased(it, NUMBER, &process(1, 9)));
+    /// The number of [`held`] in the store, for a manager that starts.
+    fn noted() -> Number {
+        let (store, note) = (MemoryStore::default(), held().note().unwrap());
+        let noted = store.commit(&mut |it| claims::note_leased(it, NUMBER, &note));
         noted.unwrap();
-        NumberLeases::load(&store, at(0)).unwrap()
+        let leases = NumberLeases::load(&store, Instant::START).unwrap();
+        leases.with(NUMBER, |it| it.clone())
+    }
+
+    fn here() -> Number {
+        let leases = NumberLeases::default();
+        leases.are_here(&[NUMBER]);
+        leases.with(NUMBER, |it| it.clone())
     }
 
     #[test]
     fn its_table_of_transitions() {
-        let none = NumberLeases::default;
-        let here = || {
-            let leases = none();
-            leases.are_here(&[NUMBER]);
-            leases
-        };
-        let held = || {
-            let leases = none();
-            assert_eq!(ask(&leases, process(1, 9), 0), Ok(()));
-            leases
-        };
         let (same_folder, same_process) = (process(1, 1), process(3, 9));
         let other = process(2, 2);
-        assert_eq!(ask(&none(), other, 5), Ok(()));
-        for (leases, alike, by_another, late, given_up) in [
+        for (from, folder, process_, by_another, late, given_up) in [
+            (Number::default(), Ok(1), Ok(1), Ok(1), Ok(1), Ok(1)),
             (
-                &none as &dyn Fn() -> NumberLeases,
-                Ok(()),
-                Ok(()),
-                Ok(()),
-                Ok(()),
+                here(),
+                Err(Some(31)),
+                Err(Some(31)),
+                Err(Some(31)),
+                Err(Some(31)),
+                Err(Some(31)),
             ),
-            (&here, Err(31), Err(31), Err(31), Err(31)),
-            (&noted, Ok(()), Err(26), Ok(()), Ok(())),
-            (&held, Ok(()), Err(26), Ok(()), Ok(())),
+            (noted(), Ok(2), Ok(1), Err(Some(26)), Ok(2), Ok(2)),
+            (held(), Ok(2), Ok(1), Err(Some(26)), Ok(2), Ok(2)),
         ] {
-            assert_eq!(ask(&leases(), same_folder, 5), alike);
-            assert_eq!(ask(&leases(), same_process, 5), alike);
-            assert_eq!(ask(&leases(), other, 5), by_another);
-            assert_eq!(ask(&leases(), other, 31), late);
-            let ended = leases();
-            ended.give_up(NUMBER, &other);
-            assert_eq!(ask(&ended, other, 5), by_another);
-            ended.give_up(NUMBER, &process(1, 9));
-            assert_eq!(ask(&ended, other, 5), given_up);
+            assert_eq!(ask(&mut from.clone(), same_folder, 0, 5), folder);
+            assert_eq!(ask(&mut from.clone(), same_process, 0, 5), process_);
+            assert_eq!(ask(&mut from.clone(), other, 0, 5), by_another);
+            assert_eq!(ask(&mut from.clone(), other, 0, 31), late);
+            let mut ended = from.clone();
+            assert!(!ended.give_up(&other));
+            assert_eq!(ended, from);
+            ended.give_up(&process(1, 9));
+            assert_eq!(ask(&mut ended, other, 0, 5), given_up);
         }
     }
 
     #[test]
-    fn a_process_whose_folder_was_locked_by_another_is_over() {
-        let leases = noted();
-        let (first, second) = (process(1, 1), process(1, 2));
-        assert_eq!(ask(&leases, first, 0), Ok(()));
-        assert_eq!(ask(&leases, first, 1), Ok(()));
-        assert_eq!(ask(&leases, second, 2), Ok(()));
-        assert_eq!(ask(&leases, second, 3), Ok(()));
-        assert_eq!(ask(&leases, first, 4), Err(30));
+    fn a_process_that_was_followed_by_another_never_gets_it_again() {
+        let (first, second) = (process(1, 9), process(2, 2));
+        // Also if both use one folder, where that cannot be locked.
+        for second in [second, process(1, 2)] {
+            let mut number = held();
+            assert_eq!(ask(&mut number, second, 0, 31), Ok(2));
+            assert_eq!(ask(&mut number, first, 1, 32), Err(None));
+            assert!(number.give_up(&second));
+            assert_eq!(ask(&mut number, first, 1, 33), Err(None));
+            let mut known = Number::noted(&number.note().unwrap(), at(40));
+            assert_eq!(ask(&mut known, first, 1, 99), Err(None));
+            // Started again, it is another process.
+            assert_eq!(ask(&mut known, process(1, 3), 0, 99), Ok(3));
+        }
     }
 
     #[test]
     fn a_lease_that_is_renewed_does_not_run_out() {
-        let leases = noted();
+        let mut number = held();
         for now in 0..100 {
-            assert_eq!(ask(&leases, process(1, 1), now), Ok(()));
-            assert_eq!(ask(&leases, process(2, 2), now), Err(31));
-            assert!(leases.is_held(NUMBER, at(now)));
+            assert_eq!(ask(&mut number, process(1, 9), 1, now), Ok(1));
+            assert_eq!(ask(&mut number, process(2, 2), 0, now), Err(Some(31)));
         }
-        assert!(!leases.is_held(NUMBER, at(99 + 31)));
-        assert_eq!(ask(&leases, process(2, 2), 99 + 31), Ok(()));
-        assert_eq!(ask(&leases, process(1, 1), 99 + 32), Err(30));
+        assert_eq!(ask(&mut number, process(2, 2), 0, 99 + 31), Ok(2));
+        assert_eq!(ask(&mut number, process(3, 3), 0, 99 + 32), Err(Some(30)));
+    }
+
+    #[test]
+    fn metadata_from_a_backup_does_not_count_backwards() {
+        let mut number = held();
+        assert_eq!(ask(&mut number, process(1, 2), 7, 1), Ok(8));
     }
 }

@@ -3,7 +3,7 @@
 use super::Manager;
 use super::state::VolumeState;
 use crate::limits::{
-    FIND_MANAGER_ATTEMPTS, FIND_MANAGER_PAUSE, MANAGER_SILENT_AFTER, NUMBER_LEASE,
+    FIND_MANAGER_ATTEMPTS, FIND_MANAGER_PAUSE, MANAGER_SILENT_AFTER, NUMBER_DEADLINE, NUMBER_LEASE,
     NUMBER_RENEWED_BY, REGISTER_PAUSE,
 };
 use crate::link::{
@@ -12,7 +12,7 @@ use crate::link::{
 use crate::number_lease::NumberLease;
 use gannet_fabric::Provider;
 use gannet_meta::groups::Groups;
-use gannet_runtime::{Handle, Instant, LocalFuture, first, sleep};
+use gannet_runtime::{Handle, Instant, LocalFuture, first, sleep, timeout};
 use gannet_wire::volume::{
     Address, BODY_MAX, ClaimRecord, Claimant, Class, NumberLeaseAnswer, NumberLeaseOutcome,
     NumberLeaseWanted, Operation, RegisterRecord, Role, Status, Stripes, Token, VolumeRecord,
@@ -117,18 +117,19 @@ impl Registry {
         Ok(to_bytes(&record))
     }
 
-    /// Notes that an I/O server is at `address`.
-    fn learn(&self, number: u32, address: Address) -> Result<(), Status> {
+    /// Notes that an I/O server is at `address`; true if it was not there before.
+    fn learn(&self, number: u32, address: Address) -> Result<bool, Status> {
         let mut servers = self.servers.borrow_mut();
         let known = servers.get_mut(number as usize).ok_or(Status::Inval)?;
-        if *known != address {
+        let is_new = *known != address;
+        if is_new {
             tracing::info!(number, %address, "an I/O server says where it is");
             if let Some(volume) = self.volume.get() {
                 volume.is_at(number, &address);
             }
             *known = address;
         }
-        Ok(())
+        Ok(is_new)
     }
 }
 
@@ -184,7 +185,13 @@ impl Reception {
         let from = link.endpoint().peer_address().ip();
         wanted.server.address = seen_from(wanted.server.address, from)?;
         wanted.claimant.folder = folder_seen_from(&wanted.claimant.folder, from);
-        let learn = |number, address| self.registry.learn(number, address);
+        let learn = |number, address| {
+            if self.registry.learn(number, address)? {
+                // Another process may have been there, and may still answer.
+                self.manager.leave(number);
+            }
+            Ok(())
+        };
         let answer = self.manager.lease_number(wanted, learn).await?;
         Ok(to_bytes(&answer))
     }
@@ -225,6 +232,9 @@ pub enum ClaimError {
     /// The volume has no such server.
     #[error("the manager knows no such I/O server")]
     NotKnown,
+    /// Another process has had the number since this one had it last, and other bytes.
+    #[error("another process has served it since")]
+    Superseded,
     /// Another process has the number, and goes on to renew its lease.
     #[error("{} serves it", said_holder(.holder))]
     Taken {
@@ -258,6 +268,8 @@ pub struct Registration<F> {
     pub record: RegisterRecord,
     /// This process and its folder.
     pub claimant: Claimant,
+    /// The generation of its last lease; 0: none yet.
+    pub generation: Cell<u64>,
 }
 
 /// The manager's word to an I/O server that asks for its number.
@@ -269,6 +281,8 @@ enum Said {
         left: Duration,
         holder: Option<Address>,
     },
+    /// Another process has had the number since.
+    Superseded,
 }
 
 /// The leases of other processes, as far as this one has heard.
@@ -325,6 +339,7 @@ impl<F: AsyncFn() -> io::Result<Vec<SocketAddr>>> Registration<F> {
             match self.insist(&complained, asked).await {
                 Said::Known => return Ok(()),
                 Said::Taken { left, holder } => self.note_taken(&mut others, left, holder)?,
+                Said::Superseded => return Err(ClaimError::Superseded),
             }
             sleep(&self.runtime, REGISTER_PAUSE).await;
         }
@@ -351,6 +366,7 @@ impl<F: AsyncFn() -> io::Result<Vec<SocketAddr>>> Registration<F> {
                             return Ok(error);
                         }
                     }
+                    Said::Superseded => return Ok(ClaimError::Superseded),
                 }
                 complained.set(false);
                 sleep(&self.runtime, pause).await;
@@ -409,16 +425,22 @@ impl<F: AsyncFn() -> io::Result<Vec<SocketAddr>>> Registration<F> {
         let asked = lease.now();
         let answer = self.call_for_number(link, false).await?;
         let left = Duration::from_millis(u64::from(answer.left_ms));
-        match answer.outcome {
-            NumberLeaseOutcome::Granted => lease.grant(asked, left.min(NUMBER_LEASE)),
-            NumberLeaseOutcome::Taken => {
-                let holder = Some(answer.holder);
-                return Ok(Said::Taken { left, holder });
+        let holder = match answer.outcome {
+            NumberLeaseOutcome::Granted => {
+                self.generation.set(answer.generation);
+                lease.grant(asked, left.min(NUMBER_LEASE));
+                return Ok(Said::Known);
             }
-            NumberLeaseOutcome::Waits => return Ok(Said::Taken { left, holder: None }),
-            NumberLeaseOutcome::Begins | NumberLeaseOutcome::Ended => {}
-        }
-        Ok(Said::Known)
+            NumberLeaseOutcome::Begins | NumberLeaseOutcome::Ended => {
+                lease.is_pending(asked, false);
+                return Ok(Said::Known);
+            }
+            NumberLeaseOutcome::Superseded => return Ok(Said::Superseded),
+            NumberLeaseOutcome::Taken => Some(answer.holder),
+            NumberLeaseOutcome::Waits => None,
+        };
+        lease.is_pending(asked, true);
+        Ok(Said::Taken { left, holder })
     }
 
     async fn call_for_number(
@@ -429,10 +451,13 @@ impl<F: AsyncFn() -> io::Result<Vec<SocketAddr>>> Registration<F> {
         let body = to_bytes(&NumberLeaseWanted {
             server: self.record.clone(),
             claimant: self.claimant,
+            generation: self.generation.get(),
             ends,
         });
         let answer = link.call(Operation::NumberLease, Class::Metadata, &body, &[]);
-        let answer = answer.await?;
+        // Shorter than the lease: a manager that has vanished may be back at another address.
+        let answer = timeout(&self.runtime, NUMBER_DEADLINE, answer).await;
+        let answer = answer.map_err(|_| LinkError::TimedOut)??;
         answer.header.status.map_err(LinkError::Refused)?;
         from_bytes(answer.body()).map_err(|_| LinkError::Undecodable)
     }

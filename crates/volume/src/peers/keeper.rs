@@ -13,7 +13,7 @@
 
 use super::PeerLinks;
 use crate::limits::{
-    KEEP_EVERY, MEMBER_AWAY_AFTER, MEMBER_SILENT_AFTER, PAUSED_AFTER, RENEW_EVERY,
+    KEEP_EVERY, MEMBER_AWAY_AFTER, MEMBER_SILENT_AFTER, NUMBERS_RETURN, PAUSED_AFTER, RENEW_EVERY,
     SETTLE_GROUPS_EVERY, WISH_EVERY,
 };
 use crate::link::LinkError;
@@ -75,10 +75,17 @@ pub(crate) async fn keep<V: Vfs>(
         groups: RefCell::default(),
         others: RefCell::default(),
     });
-    let mut last = keeper.runtime.now();
+    let (mut last, mut had_lease) = (keeper.runtime.now(), false);
     loop {
         keeper.objects.has_groups_of_several().await;
-        keeper.peers.lease.begins().await;
+        if !keeper.peers.lease.lasts() {
+            keeper.peers.lease.begins().await;
+            // Others get theirs at other moments. This process seems to have stood still, so none was silent.
+            if std::mem::replace(&mut had_lease, true) {
+                sleep(&keeper.runtime, NUMBERS_RETURN).await;
+            }
+        }
+        had_lease = true;
         let now = keeper.runtime.now();
         if now >= last + PAUSED_AFTER {
             // This process stood still: nobody else was silent.

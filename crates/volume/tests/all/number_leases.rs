@@ -85,10 +85,12 @@ impl Story {
         volume.servers[MOVED].host.clone()
     }
 
-    fn is_taken(&self) -> bool {
-        let error = self.bed.io_server_error(MOVED);
-        let error = error.as_deref();
-        matches!(error, Some(ClaimFailure::Refused(ClaimError::Taken { .. })))
+    /// Why the last process on the disk has ended, if it has.
+    fn end(&self) -> Option<ClaimError> {
+        match self.bed.io_server_error(MOVED).as_deref() {
+            Some(ClaimFailure::Refused(error)) => Some(error.clone()),
+            _ => None,
+        }
     }
 }
 
@@ -98,7 +100,7 @@ fn a_second_process_with_a_number_is_refused() {
         let place = story.port_host().await;
         story.move_disk();
         story.wait(SOON).await;
-        assert!(story.is_taken());
+        assert!(matches!(story.end(), Some(ClaimError::Taken { .. })));
         assert_eq!(story.port_host().await, place);
         assert!(story.has(1).await);
     });
@@ -160,7 +162,11 @@ fn a_server_that_was_paused_serves_no_more_once_another_has_its_number() {
         // This client has been connected to the former process all the time.
         assert!(read(&story.fs, &story.file, 0, LEN).await == noise(LEN, 2));
         story.wait(SOON).await;
-        assert!(story.is_taken(), "it ends by itself");
+        assert_eq!(
+            story.end(),
+            Some(ClaimError::Superseded),
+            "it ends by itself"
+        );
         assert!(story.has(2).await);
     });
 }
@@ -196,7 +202,23 @@ fn a_server_that_the_manager_cannot_hear_stops_before_another_begins() {
         assert!(story.has(77).await);
         faults.heal(first, manager);
         story.wait(SOON).await;
-        assert!(story.is_taken());
+        assert_eq!(story.end(), Some(ClaimError::Superseded));
         assert!(story.has(77).await);
+    });
+}
+
+#[test]
+fn a_server_that_comes_back_while_the_next_one_restarts_does_not_take_over() {
+    run(6, |story| async move {
+        let (faults, first) = (story.bed.faults(), story.bed.io_servers[MOVED].node.id());
+        faults.partition(first, story.bed.manager.id());
+        story.move_disk();
+        story.wait(NUMBER_LEASE_OVER + 3 * SOON).await;
+        assert!(story.has(1).await);
+        faults.crash(story.other_host.id(), Crash::Process);
+        story.wait(NUMBER_LEASE_OVER + SOON).await;
+        faults.heal(first, story.bed.manager.id());
+        story.wait(SOON).await;
+        assert_eq!(story.end(), Some(ClaimError::Superseded));
     });
 }

@@ -20,6 +20,7 @@ use gannet_volume::manager::{ClaimError, Manager, Registration, Registry};
 use gannet_volume::number_lease::NumberLease;
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{Address, Chosen, Claimant, Hello, RegisterRecord, Role, Stripes};
+use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -120,6 +121,7 @@ impl Bed {
             identity: identity(Role::IoServer),
             find: async move || Ok(vec![manager]),
             record: RegisterRecord { number, address },
+            generation: Cell::new(0),
             claimant: Claimant {
                 folder: [number as u8; 16],
                 process: u128::from(self.host.runtime().random()).to_be_bytes(),

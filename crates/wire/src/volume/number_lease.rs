@@ -39,16 +39,19 @@ pub struct NumberLeaseWanted {
     pub server: RegisterRecord,
     /// The process.
     pub claimant: Claimant,
+    /// The last generation that the process was granted; 0: none yet.
+    pub generation: u64,
     /// The process serves no more, and has no request under way.
     pub ends: bool,
 }
 
-printed! { NumberLeaseWanted = "number_lease_wanted" { server, claimant, ends, } }
+printed! { NumberLeaseWanted = "number_lease_wanted" { server, claimant, generation, ends, } }
 
 impl Encode for NumberLeaseWanted {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         self.server.encode(encoder);
         self.claimant.encode(encoder);
+        encoder.u64(self.generation);
         encoder.bool(self.ends);
     }
 }
@@ -58,6 +61,7 @@ impl Decode<'_> for NumberLeaseWanted {
         Ok(NumberLeaseWanted {
             server: RegisterRecord::decode(decoder)?,
             claimant: Claimant::decode(decoder)?,
+            generation: decoder.u64()?,
             ends: decoder.bool()?,
         })
     }
@@ -76,6 +80,8 @@ enumeration! {
         Ended = 3 => "ended",
         /// Another process may still have the number by a grant of an earlier term.
         Waits = 4 => "waits",
+        /// Another process has had the number since: this one must end.
+        Superseded = 5 => "superseded",
     }
 }
 
@@ -84,17 +90,20 @@ enumeration! {
 pub struct NumberLeaseAnswer {
     /// The outcome.
     pub outcome: NumberLeaseOutcome,
+    /// Counts the processes that had the number: that of the grant, or the latest.
+    pub generation: u64,
     /// For how many milliseconds the number is the process's, or still another one's.
     pub left_ms: u32,
     /// The address of another process that has the number; not known of one of the manager's own process.
     pub holder: Address,
 }
 
-printed! { NumberLeaseAnswer = "number_lease" { outcome, left_ms as "left_ms", holder, } }
+printed! { NumberLeaseAnswer = "number_lease" { outcome, generation, left_ms as "left_ms", holder, } }
 
 impl Encode for NumberLeaseAnswer {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         self.outcome.encode(encoder);
+        encoder.u64(self.generation);
         encoder.u32(self.left_ms);
         self.holder.encode(encoder);
     }
@@ -104,6 +113,7 @@ impl Decode<'_> for NumberLeaseAnswer {
     fn decode(decoder: &mut Decoder<'_>) -> Result<NumberLeaseAnswer, XdrError> {
         Ok(NumberLeaseAnswer {
             outcome: NumberLeaseOutcome::decode(decoder)?,
+            generation: decoder.u64()?,
             left_ms: decoder.u32()?,
             holder: Address::decode(decoder)?,
         })
@@ -127,6 +137,7 @@ mod tests {
                 folder: [1; 16],
                 process: [2; 16],
             },
+            generation: 9,
             ends: true,
         };
         let bytes = to_bytes(&wanted);
@@ -134,7 +145,7 @@ mod tests {
             &b"\0\0\0\x02\0\0\0\0\0\0\0\0"[..],
             &[1; 16],
             &[2; 16],
-            b"\0\0\0\x01",
+            b"\0\0\0\0\0\0\0\x09\0\0\0\x01",
         ];
         assert_eq!(bytes, expected.concat());
         assert_eq!(from_bytes(&bytes), Ok(wanted));
@@ -143,6 +154,7 @@ mod tests {
         }
         let answer = NumberLeaseAnswer {
             outcome: NumberLeaseOutcome::Taken,
+            generation: 3,
             left_ms: 5,
             holder: Address {
                 host: String::from("io2"),
@@ -150,12 +162,15 @@ mod tests {
             },
         };
         let bytes = to_bytes(&answer);
-        assert_eq!(bytes, b"\0\0\0\x02\0\0\0\x05\0\0\0\x03io2\0\0\0\0\x07");
+        let expected = b"\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\x05\0\0\0\x03io2\0\0\0\0\x07";
+        assert_eq!(bytes, expected);
         assert_eq!(
             answer.to_string(),
-            "number_lease outcome=taken left_ms=5 holder=io2:7"
+            "number_lease outcome=taken generation=3 left_ms=5 holder=io2:7"
         );
         assert_eq!(from_bytes(&bytes), Ok(answer));
-        assert!(from_bytes::<NumberLeaseAnswer>(b"\0\0\0\x05\0\0\0\0\0\0\0\0\0\0\0\0").is_err());
+        let mut undefined = bytes;
+        undefined[3] = 6;
+        assert!(from_bytes::<NumberLeaseAnswer>(&undefined).is_err());
     }
 }
