@@ -109,19 +109,29 @@ pub fn note_lost(transaction: &mut dyn Transaction, number: u32, since: u64) -> 
 /// # Errors
 /// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
 pub fn losses(view: &dyn View) -> Outcome<BTreeMap<u32, Loss>> {
-    let (mut losses, mut is_damaged) = (BTreeMap::new(), false);
-    view.scan(Table::Volume, LOST, &mut |key, value| {
-        let Some(number) = key.strip_prefix(LOST) else {
+    by_number(view, LOST, |value| match value.as_chunks::<8>() {
+        ([since, below], []) => Some(Loss {
+            since: u64::from_be_bytes(*since),
+            below: u64::from_be_bytes(*below),
+        }),
+        _ => None,
+    })
+}
+
+/// The values of servers whose keys are this prefix and a number.
+fn by_number<T>(
+    view: &dyn View,
+    prefix: &[u8],
+    decode: impl Fn(&[u8]) -> Option<T>,
+) -> Outcome<BTreeMap<u32, T>> {
+    let (mut values, mut is_damaged) = (BTreeMap::new(), false);
+    view.scan(Table::Volume, prefix, &mut |key, value| {
+        let Some(number) = key.strip_prefix(prefix) else {
             return false;
         };
-        let words = value.as_chunks::<8>();
-        match (<[u8; 4]>::try_from(number), words) {
-            (Ok(number), ([since, below], [])) => {
-                let loss = Loss {
-                    since: u64::from_be_bytes(*since),
-                    below: u64::from_be_bytes(*below),
-                };
-                losses.insert(u32::from_be_bytes(number), loss);
+        match (<[u8; 4]>::try_from(number), decode(value)) {
+            (Ok(number), Some(value)) => {
+                values.insert(u32::from_be_bytes(number), value);
             }
             _ => is_damaged = true,
         }
@@ -130,7 +140,7 @@ pub fn losses(view: &dyn View) -> Outcome<BTreeMap<u32, Loss>> {
     if is_damaged {
         Err(Failure::Damaged(ROOT))
     } else {
-        Ok(losses)
+        Ok(values)
     }
 }
 
@@ -187,24 +197,7 @@ pub fn note_leased(
 /// # Errors
 /// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
 pub fn leased(view: &dyn View) -> Outcome<BTreeMap<u32, NumberLeaseNote>> {
-    let (mut notes, mut is_damaged) = (BTreeMap::new(), false);
-    view.scan(Table::Volume, LEASED, &mut |key, value| {
-        let Some(number) = key.strip_prefix(LEASED) else {
-            return false;
-        };
-        match (<[u8; 4]>::try_from(number), from_bytes(value)) {
-            (Ok(number), Ok(note)) => {
-                notes.insert(u32::from_be_bytes(number), note);
-            }
-            _ => is_damaged = true,
-        }
-        !is_damaged
-    })?;
-    if is_damaged {
-        Err(Failure::Damaged(ROOT))
-    } else {
-        Ok(notes)
-    }
+    by_number(view, LEASED, |value| from_bytes(value).ok())
 }
 
 /// The I/O servers that never had one.
