@@ -278,9 +278,14 @@ impl Bed {
 
     /// Starts an I/O server, which must not run, on an empty disk. Its operator reports the former disk as lost.
     pub fn start_on_a_new_disk(&self, number: usize) {
+        self.start_on_a_new_disk_of(number, &self.io_servers[number].node);
+    }
+
+    /// As [`Bed::start_on_a_new_disk`], on another machine.
+    pub fn start_on_a_new_disk_of(&self, number: usize, node: &Node) {
         self.io_servers[number].disk.replace();
         self.io_servers[number].has_lost_disk.set(true);
-        self.start_having_lost_a_disk(number);
+        self.run_io_server_on(number, node, true);
     }
 
     /// Starts an I/O server on another machine, to which its disk was moved. Its former process may still run there.

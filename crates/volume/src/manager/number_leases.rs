@@ -249,12 +249,12 @@ impl Manager {
         self.servers.leave(number);
     }
 
-    /// Leases the number of an I/O server to the process at the address in `wanted`, or takes it back. Before it waits
-    /// for its own right to answer, it gives the address of a process that may have the number to `learn`: it needs
-    /// that server's word for its term.
+    /// Leases the number of an I/O server to the process at the address in `wanted`, or takes it back. The
+    /// address of a process that may have the number goes to `learn`, also while the manager may grant nothing: it
+    /// needs that server's word for its term.
     ///
     /// # Errors
-    /// `Inval`: there is no such server. `Jukebox`: the manager may not answer now. Others: of the store.
+    /// `Inval`: there is no such server. Others: of the store.
     pub(super) async fn lease_number(
         &self,
         wanted: NumberLeaseWanted,
@@ -305,8 +305,11 @@ impl Manager {
         }
         learn(number, server.address.clone())?;
         self.note_lease(number).await?;
-        let granted = answer(NumberLeaseOutcome::Granted, NUMBER_LEASE);
-        self.office.within_lease(Ok(granted), true).await
+        // Does not wait for it: the manager may answer when this server, and others that ask, confirm its term.
+        if !self.office.may_answer(true) {
+            return Ok(answer(NumberLeaseOutcome::Begins, Duration::ZERO));
+        }
+        Ok(answer(NumberLeaseOutcome::Granted, NUMBER_LEASE))
     }
 
     /// Makes it durable which process has a number, before it hears of its lease, or that it has given it back.

@@ -208,13 +208,19 @@ impl Office {
         self.change.set(self.change.get().max(change));
     }
 
-    /// Whether the manager may answer now.
+    /// Whether half of the I/O servers, and the engine, have confirmed the term recently enough.
     fn is_leased(&self) -> bool {
         self.is_held() && self.lease.borrow().lasts(self.runtime.now())
     }
 
+    /// Whether a question or a change may be answered now. Where the operator gave up a majority, questions need none.
+    pub(super) fn may_answer(&self, is_question: bool) -> bool {
+        let is_forced = self.is_forced.get() && self.is_held() && self.has_store();
+        self.is_leased() || (is_question && is_forced)
+    }
+
     /// The outcome of a call that was done before, once the manager may answer. Waits for at most
-    /// [`CONFIRM_DEADLINE`]. Where the operator gave up a majority, questions need none.
+    /// [`CONFIRM_DEADLINE`].
     ///
     /// # Errors
     /// The call's own, or `Jukebox`: too few I/O servers answer, or another manager has taken over. A change may hold
@@ -224,8 +230,7 @@ impl Office {
         done: Result<T, Status>,
         is_question: bool,
     ) -> Result<T, Status> {
-        let is_forced = self.is_forced.get() && self.is_held() && self.has_store();
-        if self.is_leased() || (is_question && is_forced) {
+        if self.may_answer(is_question) {
             return done;
         }
         let lasts = self.lease_begins();

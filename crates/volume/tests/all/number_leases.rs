@@ -18,10 +18,11 @@ const LEN: usize = 6 * VOLUME_UNIT as usize;
 /// Longer than a process needs to get its number, or to hear that it does not.
 const SOON: Duration = Duration::from_secs(5);
 
-/// A volume of two I/O servers with a file on both, and another host for one of the disks.
+/// A volume of two I/O servers with a file on both, and other hosts for their disks.
 struct Story {
     bed: Rc<Bed>,
     other_host: Node,
+    third_host: Node,
     file: FileHandle,
     fs: VolumeFs,
 }
@@ -29,6 +30,7 @@ struct Story {
 fn run<F: Future<Output = ()> + 'static>(seed: u64, told: impl FnOnce(Story) -> F + 'static) {
     let world = World::new(seed);
     let other_host = world.add_node("other host");
+    let third_host = world.add_node("third host");
     let bed = Bed::new(&world, 2);
     let telling = async move {
         let fs = bed.mount();
@@ -40,6 +42,7 @@ fn run<F: Future<Output = ()> + 'static>(seed: u64, told: impl FnOnce(Story) -> 
         let story = Story {
             bed,
             other_host,
+            third_host,
             file,
             fs,
         };
@@ -146,6 +149,25 @@ fn the_disk_of_a_dead_server_is_served_elsewhere_when_its_lease_is_over() {
         assert!(!story.has(2).await);
         story.wait(NUMBER_LEASE_OVER).await;
         assert!(story.has(2).await);
+    });
+}
+
+#[test]
+fn all_servers_are_replaced_when_all_are_dead_with_their_disks() {
+    run(8, |story| async move {
+        for (number, host) in [(0, &story.third_host), (MOVED, &story.other_host)] {
+            story.bed.kill_io_server(number);
+            story.bed.start_on_a_new_disk_of(number, host);
+        }
+        story.wait(NUMBER_LEASE_OVER + SOON).await;
+        // They serve no empty disk without the manager's word, and its term was not confirmed without them.
+        let (fs, as_root, runtime) = (story.bed.mount(), root(), story.bed.client.runtime());
+        let (mode, parent) = (CreateMode::Guarded(SetAttributes::default()), fs.root());
+        let making = fs.create(&as_root, &parent, b"new", &mode);
+        let made = timeout(&runtime, SOON, making).await;
+        let file = made.unwrap().result.unwrap().handle;
+        write(&fs, &file, 0, &noise(LEN, 2)).await.unwrap();
+        assert!(read(&fs, &file, 0, LEN).await == noise(LEN, 2));
     });
 }
 
