@@ -88,10 +88,11 @@ pub(crate) fn volume_message(data: &[u8]) {
             check::<VolumeRecord>(body);
         }
         operation => {
-            if let Ok((caller, slot_sequence, call)) = Call::from_body(operation, body) {
-                let again = Call::from_body(operation, &call.to_body(&caller, &slot_sequence));
-                check_line(&call);
-                assert_eq!(again, Ok((caller, slot_sequence, call)));
+            if let Ok(asked) = Call::from_body(operation, body) {
+                let again = asked.call.to_body(&asked.caller, &asked.slot_sequence);
+                let again = asked.request.map_or(again.clone(), |it| it.behind(&again));
+                check_line(&asked.call);
+                assert_eq!(Call::from_body(operation, &again), Ok(asked));
             }
             check::<Found>(body);
             check::<Granted>(body);

@@ -1,9 +1,14 @@
 //! The reply cache (RFC 8881 section 2.10.6.1): replies to changes, durable in the transactions of the changes. A
 //! change that is sent again gets its reply and is not repeated.
+//!
+//! An NFS client whose server is gone sends its calls again to the one that has its address now, which asks for the
+//! changes in slots of its own. So replies are also kept under the NFS calls, each client's in a ring of
+//! [`REQUEST_ROWS`].
 
 use super::namespace::{Failure, Outcome};
 use super::{StoreError, Table, Transaction, View};
-use gannet_wire::volume::{FileId, Inode, ROOT, SlotSequence, Status};
+use crate::limits::REQUEST_ROWS;
+use gannet_wire::volume::{FileId, Inode, ROOT, RequestId, SlotSequence, Status};
 use gannet_wire::xdr::{Decode, Decoder, Encode, Encoder, XdrError, from_bytes};
 
 /// The result of a change.
@@ -72,8 +77,37 @@ impl Decode<'_> for Kept {
     }
 }
 
+/// The row of an NFS call is that of a slot from here on. Sessions have a few slots.
+const REQUEST_SLOTS: u32 = 1 << 31;
+
 fn key_of(slot_sequence: &SlotSequence) -> Vec<u8> {
     [&slot_sequence.client[..], &slot_sequence.slot.to_be_bytes()].concat()
+}
+
+/// A change that an NFS call asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestKey {
+    /// The call.
+    pub id: RequestId,
+    /// A digest of the caller and the change: XIDs come again.
+    pub digest: u64,
+}
+
+impl RequestKey {
+    /// Its row, with the digest in place of the sequence. XIDs of calls under way follow each other, so each has a row
+    /// of its own.
+    fn row(&self) -> SlotSequence {
+        SlotSequence {
+            client: self.id.client,
+            slot: REQUEST_SLOTS | (self.id.xid % REQUEST_ROWS),
+            sequence: self.digest,
+        }
+    }
+}
+
+fn is_request(key: &[u8]) -> bool {
+    let slot = key.last_chunk().map(|slot| u32::from_be_bytes(*slot));
+    slot.is_some_and(|slot| slot >= REQUEST_SLOTS)
 }
 
 fn parse(value: &[u8]) -> Outcome<Kept> {
@@ -108,6 +142,36 @@ pub fn slot(view: &dyn View, slot_sequence: &SlotSequence) -> Outcome<Slot> {
     }
 }
 
+/// Looks up the row of a change that an NFS call asks for. A reply from before `since` (seconds since the Unix epoch)
+/// is taken for one to an earlier call.
+///
+/// # Errors
+/// `Failure::Store`: the store failed. `Failure::Damaged`: its value cannot be decoded.
+pub fn request(view: &dyn View, request: &RequestKey, since: u64) -> Outcome<Slot> {
+    let Some(value) = view.get(Table::Replies, &key_of(&request.row()))? else {
+        return Ok(Slot::New);
+    };
+    let kept = parse(&value)?;
+    if kept.sequence == request.digest && kept.since >= since {
+        return Ok(Slot::Answered(kept.done));
+    }
+    Ok(Slot::Used)
+}
+
+/// Keeps the reply to a change under the NFS call that asked for it, as [`keep`] does under its slot. Another call had
+/// the row before, if any.
+///
+/// # Errors
+/// The store failed.
+pub fn keep_request(
+    transaction: &mut dyn Transaction,
+    request: &RequestKey,
+    now: u64,
+    done: &Done,
+) -> Result<(), StoreError> {
+    keep(transaction, &request.row(), now, done)
+}
+
 /// Keeps the reply to a change; `now` in seconds since the Unix epoch.
 ///
 /// # Errors
@@ -128,32 +192,65 @@ pub fn keep(
     transaction.put(Table::Replies, &key_of(slot_sequence), &value)
 }
 
-/// The times of all replies, in seconds since the Unix epoch, in no order.
-///
-/// # Errors
-/// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
-pub fn times(view: &dyn View) -> Outcome<Vec<u64>> {
-    let mut times = Ok(Vec::new());
-    view.scan(Table::Replies, &[], &mut |_, value| {
-        match (parse(value), &mut times) {
-            (Ok(kept), Ok(times)) => times.push(kept.since),
-            (Err(error), _) => times = Err(error),
-            (Ok(_), Err(_)) => {}
-        }
-        times.is_ok()
-    })?;
-    times
+/// The replies that are kept.
+#[derive(Debug, PartialEq, Eq, Default)]
+pub struct AllKept {
+    /// The times of those of slots, in seconds since the Unix epoch, in no order.
+    pub slots: Vec<u64>,
+    /// The number of those of NFS calls.
+    pub requests: usize,
 }
 
-/// Removes up to `max` replies from before `time` (seconds since the Unix epoch); gives their number.
+/// All replies.
 ///
 /// # Errors
 /// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
-pub fn forget(transaction: &mut dyn Transaction, time: u64, max: usize) -> Outcome<usize> {
+pub fn all(view: &dyn View) -> Outcome<AllKept> {
+    let mut all = Ok(AllKept::default());
+    view.scan(Table::Replies, &[], &mut |key, value| {
+        match (parse(value), &mut all) {
+            (Ok(_), Ok(all)) if is_request(key) => all.requests += 1,
+            (Ok(kept), Ok(all)) => all.slots.push(kept.since),
+            (Err(error), _) => all = Err(error),
+            (Ok(_), Err(_)) => {}
+        }
+        all.is_ok()
+    })?;
+    all
+}
+
+/// The times before which replies are forgotten, in seconds since the Unix epoch.
+#[derive(Debug, Clone, Copy)]
+pub struct Before {
+    /// Replies under slots.
+    pub slots: u64,
+    /// Replies under NFS calls.
+    pub requests: u64,
+}
+
+/// How many replies were forgotten.
+#[derive(Debug, PartialEq, Eq, Default)]
+pub struct Forgotten {
+    /// Replies under slots.
+    pub slots: usize,
+    /// Replies under NFS calls.
+    pub requests: usize,
+}
+
+/// Removes up to `max` replies from before these times.
+///
+/// # Errors
+/// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
+pub fn forget(transaction: &mut dyn Transaction, before: Before, max: usize) -> Outcome<Forgotten> {
     let (mut old, mut failure) = (Vec::new(), None);
     transaction.scan(Table::Replies, &[], &mut |key, value| {
+        let before = if is_request(key) {
+            before.requests
+        } else {
+            before.slots
+        };
         match parse(value) {
-            Ok(kept) if kept.since < time => old.push(key.to_vec()),
+            Ok(kept) if kept.since < before => old.push(key.to_vec()),
             Ok(_) => {}
             Err(error) => failure = Some(error),
         }
@@ -162,9 +259,16 @@ pub fn forget(transaction: &mut dyn Transaction, time: u64, max: usize) -> Outco
     if let Some(error) = failure {
         return Err(error);
     }
-    old.iter()
-        .try_for_each(|key| transaction.delete(Table::Replies, key))?;
-    Ok(old.len())
+    let mut forgotten = Forgotten::default();
+    for key in &old {
+        transaction.delete(Table::Replies, key)?;
+        if is_request(key) {
+            forgotten.requests += 1;
+        } else {
+            forgotten.slots += 1;
+        }
+    }
+    Ok(forgotten)
 }
 
 #[cfg(test)]
@@ -193,11 +297,71 @@ mod tests {
                 assert!(matches!(slot(it, &slot_sequence(6)), Ok(Slot::Used)));
                 let old = slot(it, &slot_sequence(4));
                 assert!(matches!(old, Err(Failure::Status(Status::Inval))));
-                assert!(matches!(times(it), Ok(times) if times == [100]));
-                assert!(matches!(forget(it, 100, 10), Ok(0)));
-                assert!(matches!(forget(it, 101, 10), Ok(1)));
+                assert!(matches!(all(it), Ok(all) if all.slots == [100] && all.requests == 0));
+                let before = |slots| Before {
+                    slots,
+                    requests: u64::MAX,
+                };
+                let (none, one) = (forget(it, before(100), 10), forget(it, before(101), 10));
+                assert!(matches!(none, Ok(Forgotten { slots: 0, .. })));
+                assert!(matches!(one, Ok(Forgotten { slots: 1, .. })));
                 assert!(matches!(slot(it, &slot_sequence(5)), Ok(Slot::New)));
-                assert!(matches!(times(it), Ok(times) if times.is_empty()));
+                assert!(matches!(all(it), Ok(all) if all == AllKept::default()));
+                Ok(())
+            })
+            .expect("memory does not fail");
+    }
+
+    #[test]
+    fn the_reply_to_an_nfs_call_is_there_until_its_row_is_anothers_or_it_is_old() {
+        let store = MemoryStore::default();
+        let of = |client, xid, digest| RequestKey {
+            id: RequestId {
+                client: [client; 16],
+                xid,
+            },
+            digest,
+        };
+        let done = Done {
+            inodes: Vec::new(),
+            intent: Some(9),
+        };
+        let state = |it: &dyn View, key: RequestKey, since| match request(it, &key, since) {
+            Ok(Slot::Answered(found)) if found == done => "answered",
+            Ok(Slot::Used) => "used",
+            Ok(Slot::New) => "new",
+            _ => "else",
+        };
+        store
+            .commit(&mut |it| {
+                assert_eq!(state(it, of(1, 7, 5), 0), "new");
+                keep_request(it, &of(1, 7, 5), 100, &done)?;
+                for (key, since, expected) in [
+                    (of(1, 7, 5), 100, "answered"),
+                    (of(1, 7, 5), 101, "used"),
+                    // The XID came again, for something else.
+                    (of(1, 7, 4), 100, "used"),
+                    (of(1, 7, 6), 100, "used"),
+                    (of(2, 7, 5), 100, "new"),
+                    (of(1, 8, 5), 100, "new"),
+                    (of(1, 7 + REQUEST_ROWS, 9), 100, "used"),
+                ] {
+                    assert_eq!(state(it, key, since), expected, "{key:?}");
+                }
+                keep_request(it, &of(1, 7 + REQUEST_ROWS, 9), 101, &done)?;
+                assert_eq!(state(it, of(1, 7, 5), 0), "used");
+                keep_request(it, &of(1, 8, 9), 102, &done)?;
+                assert!(matches!(all(it), Ok(all) if all.slots.is_empty() && all.requests == 2));
+                let before = Before {
+                    slots: u64::MAX,
+                    requests: 102,
+                };
+                let forgotten = Forgotten {
+                    slots: 0,
+                    requests: 1,
+                };
+                assert!(matches!(forget(it, before, 10), Ok(it) if it == forgotten));
+                assert_eq!(state(it, of(1, 8, 9), 0), "answered");
                 Ok(())
             })
             .expect("memory does not fail");

@@ -232,7 +232,8 @@ impl<V: Vfs> Server<V> {
         })
     }
 
-    /// As [`Server::target`], for procedures that change something: `Rofs` where the export is read-only.
+    /// As [`Server::target`], for procedures that change something: `Rofs` where the export is read-only. The store
+    /// hears which call this is: another server may have executed it already, and have left this one its address.
     async fn target_to_change(
         &self,
         call: &Call,
@@ -242,7 +243,11 @@ impl<V: Vfs> Server<V> {
         if target.read_only {
             return Err(Check::ReadOnlyExport.refuse(call));
         }
-        Ok(target)
+        let credentials = target.credentials.calling(call.xid);
+        Ok(Target {
+            credentials,
+            ..target
+        })
     }
 
     /// Memory for a small WRITE; `None` when it is not small, or all slots are in use.

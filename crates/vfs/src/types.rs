@@ -56,6 +56,7 @@ pub struct Credentials {
     pub gid: u32,
     groups: GroupList,
     client: Option<IpAddr>,
+    xid: Option<u32>,
 }
 
 impl PartialEq for Credentials {
@@ -111,6 +112,7 @@ impl Credentials {
             gid,
             groups,
             client: None,
+            xid: None,
         }
     }
 
@@ -140,6 +142,27 @@ impl Credentials {
     /// The address of the client; `None` for the server's own work. Stores share the disk out among clients by it.
     pub fn client(&self) -> Option<IpAddr> {
         self.client
+    }
+
+    /// The same caller, for its call with this XID. A store may know by it that the call was done before.
+    #[must_use]
+    pub fn calling(self, xid: u32) -> Credentials {
+        Credentials {
+            xid: Some(xid),
+            ..self
+        }
+    }
+
+    /// The same caller, for work that its call needs once more.
+    #[must_use]
+    pub fn again(self) -> Credentials {
+        Credentials { xid: None, ..self }
+    }
+
+    /// The client and the XID of the call that asks for this work; `None` if that may be done as often as it is asked
+    /// for.
+    pub fn request(&self) -> Option<(IpAddr, u32)> {
+        Some((self.client?, self.xid?))
     }
 
     /// Supplementary groups.

@@ -4,8 +4,9 @@ pub(crate) use gannet_objects::timestamp_of;
 use gannet_vfs as vfs;
 use gannet_wire::volume::{
     AttributeChanges, Body, Caller, CreateMode, DeviceNumbers, FileAttributes, FileId, FileKind,
-    FileState, Found, Inode, NodeKind, SetTimestamp, Stability, Status, Timestamp,
+    FileState, Found, Inode, NodeKind, RequestId, SetTimestamp, Stability, Status, Timestamp,
 };
+use std::net::IpAddr;
 
 /// The protocol's value for a file system's status.
 pub(crate) fn status_of(status: vfs::Status) -> Status {
@@ -38,6 +39,19 @@ pub(crate) fn durability_of(stability: Stability) -> vfs::Stability {
 /// Groups beyond the sixteenth are left out.
 pub(crate) fn caller_of(credentials: &vfs::Credentials) -> Caller {
     Caller::new(credentials.uid, credentials.gid, credentials.groups())
+}
+
+/// The NFS call for which a caller asks, if it is one.
+pub(crate) fn request_of(credentials: &vfs::Credentials) -> Option<RequestId> {
+    let (client, xid) = credentials.request()?;
+    let client = match client.to_canonical() {
+        IpAddr::V4(client) => client.to_ipv6_mapped(),
+        IpAddr::V6(client) => client,
+    };
+    Some(RequestId {
+        client: client.octets(),
+        xid,
+    })
 }
 
 pub(crate) fn time_of(time: Timestamp) -> vfs::Time {

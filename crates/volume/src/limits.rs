@@ -167,6 +167,11 @@ pub const REPLY_AGE_MIN: Duration = Duration::from_secs(600);
 pub const REPLIES_MAX: usize = 1 << 18;
 /// Above this number, the oldest go.
 pub const REPLIES_CROWDED: usize = REPLIES_MAX / 4 * 3;
+/// How long the manager knows which NFS calls it did changes for: longer than a server's address takes to move.
+pub const REQUEST_AGE: Duration = Duration::from_secs(600);
+/// Replies under NFS calls that it keeps: those of 500 busy clients at once. Above this number, none is kept in a row
+/// that had none.
+pub const REQUESTS_MAX: usize = 1 << 17;
 /// How often it looks for old ones, and how many it forgets in one transaction.
 pub const FORGET_EVERY: Duration = Duration::from_secs(30);
 /// See [`FORGET_EVERY`].
@@ -175,9 +180,9 @@ pub const FORGET_AT_A_TIME: usize = 10_000;
 pub const CHANGES_MAX: usize = 1 << 14;
 /// Changes that share a transaction, at most; fewer if they are long ([`RECORD_LEN_MAX`]).
 pub const CHANGES_AT_A_TIME: usize = 512;
-/// Bytes of the journal that one change takes at most: the longest symbolic link, in the inode and in the answer that
-/// is kept, beside the longest names and directories striped over the most servers.
-pub const CHANGE_LEN_MAX: usize = 16 << 10;
+/// Bytes of the journal that one change takes at most: the longest symbolic link, in the inode and in the two answers
+/// that are kept, beside the longest names and directories striped over the most servers.
+pub const CHANGE_LEN_MAX: usize = 20 << 10;
 const _: () = assert!(RECORD_LEN_MAX as u64 <= gannet_meta::limits::JOURNAL_HALF_LEN);
 /// Changes of one batch that are refused one by one because of damaged values: with more of them all are.
 pub const REFUSED_OF_BATCH_MAX: usize = 16;

@@ -43,10 +43,9 @@ use gannet_meta::namespace::{self, Failure, Outcome};
 use gannet_meta::{self as meta, MetaStore, View, gives_privileges};
 use gannet_runtime::{Handle, LocalFuture, Notify, all, run_blocking};
 use gannet_wire::volume::{
-    AccessAnswer, AccessMask, Appending, AttributeReferences, BODY_MAX, Body, Call, Caller,
-    Capability, Entry, FileId, FileKind, Found, FoundFiles, Granted, Inode, LayoutRecord, Listed,
-    Operation, PAGE_ENTRIES_MAX, Page, SLOTS_MAX, SetTimestamp, SlotSequence, Status, Stripes,
-    Timestamp,
+    AccessAnswer, AccessMask, Appending, AttributeReferences, BODY_MAX, Body, Call, CallRecord,
+    Caller, Capability, Entry, FileId, FileKind, Found, FoundFiles, Granted, Inode, LayoutRecord,
+    Listed, Operation, PAGE_ENTRIES_MAX, Page, SLOTS_MAX, SetTimestamp, Status, Stripes, Timestamp,
 };
 use gannet_wire::xdr::to_bytes;
 use group_commit::GroupCommit;
@@ -175,7 +174,7 @@ impl Manager {
             appends: RefCell::default(),
             locks: Locks::new(Handle::clone(&runtime), lock_sessions),
             intents: Intents::new(open),
-            replies: Replies::new(look(&*store, meta::reply_cache::times)?.len()),
+            replies: Replies::new(&look(&*store, meta::reply_cache::all)?),
             number_leases: NumberLeases::load(&*store, runtime.now())?,
             runtime,
             store,
@@ -239,13 +238,10 @@ impl Manager {
         worked.map_err(|_| Status::Io)?.map_err(status)
     }
 
-    async fn perform(
+    async fn answer_question(
         self: &Rc<Self>,
         link: &Link,
-        caller: Caller,
-        slot: SlotSequence,
-        call: Call,
-        cut: Option<ToBeCut>,
+        CallRecord { caller, call, .. }: CallRecord,
     ) -> Result<Vec<u8>, Status> {
         let mut body = Vec::new();
         match call {
@@ -305,7 +301,7 @@ impl Manager {
             } => {
                 body = self.orphans(&caller, server, remove, &objects).await?;
             }
-            change => body = found_body(self.perform_change(caller, slot, change, cut).await?),
+            _ => return Err(Status::Notsupp),
         }
         Ok(body)
     }
@@ -350,11 +346,16 @@ impl Manager {
     /// Does a change; gives the files of its reply.
     async fn perform_change(
         self: &Rc<Self>,
-        caller: Caller,
-        slot: SlotSequence,
-        change: Call,
+        asked: CallRecord,
         cut: Option<ToBeCut>,
     ) -> Result<Vec<Found>, Status> {
+        let request = replies::request_key(&asked);
+        let CallRecord {
+            caller,
+            slot_sequence,
+            call: change,
+            ..
+        } = asked;
         self.check_grants_of_others(&caller, &change)?;
         self.open_groups_for(&caller, &change).await?;
         let last_write = self.last_write(&change).await?;
@@ -362,7 +363,8 @@ impl Manager {
         let work = Work {
             caller,
             task: Task::Asked {
-                slot_sequence: slot,
+                slot_sequence,
+                request,
                 call: change,
             },
             last_write,
@@ -607,32 +609,36 @@ impl Manager {
         // Noted before the first `await`: otherwise a caller that gives the truncation up could get a new grant first,
         // and the truncation would cut what it writes.
         let cut = match &call {
-            Ok((
+            Ok(CallRecord {
                 caller,
-                _,
-                Call::Setattr {
-                    file,
-                    attributes: change,
-                    ..
-                },
-            )) if change.size.is_some() || gives_privileges(change) => {
+                call:
+                    Call::Setattr {
+                        file,
+                        attributes: change,
+                        ..
+                    },
+                ..
+            }) if change.size.is_some() || gives_privileges(change) => {
                 let may = self.look(|view| namespace::may_set(view, caller, *file, change));
                 may.ok().map(|()| self.sizes.to_be_cut(*file))
             }
             _ => None,
         };
-        let is_question = call.as_ref().is_ok_and(|(.., call)| !call.is_change());
+        let is_question = call.as_ref().is_ok_and(|it| !it.call.is_change());
         Box::pin(async move {
             let done = match call {
                 // -1 means "no change" to chown(2), so a file of this user could not be given to another.
-                Ok((caller, ..)) if [caller.uid, caller.gid].contains(&u32::MAX) => {
+                Ok(CallRecord { caller, .. }) if [caller.uid, caller.gid].contains(&u32::MAX) => {
                     Err(Status::Acces)
                 }
-                Ok((caller, slot, call)) if slot.slot < SESSION_SLOTS => {
+                Ok(mut asked) if asked.slot_sequence.slot < SESSION_SLOTS => {
                     // The session is authenticated. With identities of its own, a peer could fill the reply cache.
-                    let client = link.session();
-                    let slot = SlotSequence { client, ..slot };
-                    self.perform(&link, caller, slot, call, cut).await
+                    asked.slot_sequence.client = link.session();
+                    if is_question {
+                        self.answer_question(&link, asked).await
+                    } else {
+                        self.perform_change(asked, cut).await.map(found_body)
+                    }
                 }
                 _ => Err(Status::Inval),
             };

@@ -365,6 +365,7 @@ impl Server {
         let abilities = Abilities {
             immediates: capabilities.immediates,
             number_leases: self.named.get() == Some(Hello::MANAGER),
+            request_ids: self.named.get() == Some(Hello::MANAGER),
         };
         self.pool.serve(&*provider, &self.runtime);
         let connections_max = self.places.borrow().limits.total_max;

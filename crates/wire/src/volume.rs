@@ -34,7 +34,7 @@ mod wish;
 
 pub use answers::{
     AccessAnswer, Appending, FileState, Found, FoundFiles, Granted, Listed, PAGE_ENTRIES_MAX, Page,
-    SlotSequence,
+    RequestId, SlotSequence,
 };
 pub use attribute_record::{ATTRIBUTE_RECORD_LEN, AttributeRecord, FileAttributes};
 pub use attributes::{
@@ -42,7 +42,7 @@ pub use attributes::{
     SetTimestamp, Timestamp,
 };
 pub use buffers::{Buffers, Carrying, Place};
-pub use calls::{Call, Entry};
+pub use calls::{Call, CallRecord, Entry};
 pub use client_buffer::{ClientBuffer, ClientDrivenDone};
 pub use copies::{
     CHOSEN_GROUPS_MAX, Copies, CopiesAnswer, CopiesOutcome, CopiesWanted, STALE_GROUPS_MAX,

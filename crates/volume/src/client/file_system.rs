@@ -30,7 +30,7 @@ use super::servers::{Addresses, ManagerFinder, Peer, Resolver, Servers};
 use super::siblings::Siblings;
 use super::slots::SessionSlots;
 use super::verifier::Source;
-use crate::convert::{caller_of, vfs_status_of, whole_of};
+use crate::convert::{caller_of, request_of, vfs_status_of, whole_of};
 use crate::layout::{own_len_of, placements, size_from_object};
 use crate::limits::{
     ATTEMPT_PAUSE, AWAY_PATIENCE, CAPABILITIES_MAX, FULL_PATIENCE, LOG_INTERVAL,
@@ -52,6 +52,7 @@ use gannet_wire::xdr::{Decode, Decoder, from_bytes};
 use guards::{ChangeGuard, ranges_of};
 use object_states::ObjectStates;
 use prefetch::PrefetchQueue;
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -286,11 +287,15 @@ impl VolumeFs {
             .as_ref()
             .map_or(SlotSequence::default(), |held| held.slot_sequence);
         let body = call.to_body(&caller_of(caller), &slot_sequence);
+        let request = request_of(caller).filter(|_| call.is_change());
         let mut may_be_done = false;
         loop {
             let asked = match self.servers.manager().await {
                 Ok(link) => {
                     guard.inspect(|guard| guard.asks_manager());
+                    // A manager of an earlier release takes none.
+                    let request = request.filter(|_| link.peer_abilities().request_ids);
+                    let body = request.map_or(Cow::from(&body), |it| it.behind(&body).into());
                     let asking = link.call(call.operation(), Class::Metadata, &body, &[]);
                     let asked = asking.await;
                     guard.inspect(|guard| match asked {

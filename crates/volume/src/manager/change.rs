@@ -1,15 +1,17 @@
 //! Changes: requests that write metadata, and how they share transactions.
 
 use super::group_commit::Ended;
+use super::replies::RoomForReplies;
 use super::sizes::ToBeCut;
 use super::{Manager, now, status};
 use crate::layout::{GroupsForFiles, place};
 use crate::limits::{
     CHANGE_LEN_MAX, CHANGES_AT_A_TIME, CHANGES_MAX, GROUP_COMMIT_WAIT_MAX, REFUSED_OF_BATCH_MAX,
+    REQUEST_AGE,
 };
 use gannet_meta::limits::{PAIR_HEAD_LEN, RECORD_LEN_MAX};
 use gannet_meta::namespace::{self, Failure, Intent, KeptFiles, Make, Opened, Outcome, Request};
-use gannet_meta::reply_cache::{self, Done, Slot};
+use gannet_meta::reply_cache::{self, Done, RequestKey, Slot};
 use gannet_meta::terms;
 use gannet_meta::{MetaStore, StoreError, Table, Transaction, View};
 use gannet_runtime::{run_blocking, timeout};
@@ -49,6 +51,8 @@ pub(super) enum Task {
     /// A client's request, perhaps repeated with the same slot and sequence.
     Asked {
         slot_sequence: SlotSequence,
+        /// The NFS call that asks for it, perhaps through several servers.
+        request: Option<RequestKey>,
         call: Call,
     },
     /// The caller is about to write this file: it loses its set-user-ID and set-group-ID bits, and its settled size.
@@ -140,7 +144,7 @@ impl Manager {
                 layouts,
                 kept: Arc::clone(&kept),
                 now: now(&self.runtime),
-                new_slots: self.replies.room(),
+                room: self.replies.room(),
             };
             let committing = move || commit(&*store, work, &given);
             let committed = run_blocking(&self.runtime, committing).await;
@@ -176,7 +180,7 @@ impl Manager {
         committed: Committed,
         kept: &KeptFiles,
     ) {
-        self.replies.add(committed.new_slots);
+        self.replies.add(committed.new_replies);
         let made = committed.made.into_iter();
         made.for_each(|file| self.sizes.is_new(file));
         // Intents, also of files just made, are known before any caller is answered.
@@ -312,8 +316,8 @@ struct Committed {
     intents: Vec<(u64, Intent)>,
     /// Files without objects.
     made: Vec<FileId>,
-    /// Slots that had no reply before.
-    new_slots: usize,
+    /// Replies that are kept where none was before.
+    new_replies: RoomForReplies,
     /// The number of the transaction, if a change of it succeeded.
     change: Option<u64>,
     /// Files whose inodes were written or removed.
@@ -399,8 +403,7 @@ struct Given {
     /// Files that clients keep open.
     kept: Arc<KeptFiles>,
     now: Timestamp,
-    /// How many slots without a reply may get one.
-    new_slots: usize,
+    room: RoomForReplies,
 }
 
 /// The changes of one transaction.
@@ -449,8 +452,8 @@ fn commit_without(
                 has_room,
                 kept: &batch.given.kept,
             };
-            let has_slots = all.new_slots < batch.given.new_slots;
-            let done = perform_once(transaction, request, work, &layouts, has_slots, &mut all);
+            let room = &batch.given.room;
+            let done = perform_once(transaction, request, work, &layouts, room, &mut all);
             all.outcomes.push(match done {
                 Ok(done) => Ok(done),
                 Err(Failure::Store(error)) => {
@@ -472,20 +475,21 @@ fn commit_without(
     })
 }
 
-/// Does a change, unless the reply cache has its reply. A slot without a reply waits until the cache `has_slots`.
+/// Does a change, unless the reply cache has its reply. A slot without a reply waits until the cache has room.
 fn perform_once(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
     work: &Work,
     layouts: &Layouts,
-    has_slots: bool,
+    room: &RoomForReplies,
     all: &mut Committed,
 ) -> Outcome<Done> {
-    let (slot_sequence, call) = match &work.task {
+    let (slot_sequence, asking, call) = match &work.task {
         Task::Asked {
             slot_sequence,
+            request,
             call,
-        } => (slot_sequence, call),
+        } => (slot_sequence, request, call),
         Task::PrepareWrite(file) => {
             namespace::prepare_write(transaction, request, *file)?;
             return Ok(Done::default());
@@ -501,16 +505,31 @@ fn perform_once(
             return Ok(Done::default());
         }
     };
+    let has_room = all.new_replies.slots < room.slots;
     let is_new = match reply_cache::slot(transaction, slot_sequence)? {
         Slot::Answered(done) => return Ok(done),
-        Slot::New if !has_slots => return Err(Status::Jukebox.into()),
+        Slot::New if !has_room => return Err(Status::Jukebox.into()),
         slot => slot == Slot::New,
     };
+    let now = u64::try_from(request.now.seconds).unwrap_or(0);
+    let mut kept_under = None;
+    if let Some(asking) = asking {
+        let since = now.saturating_sub(REQUEST_AGE.as_secs());
+        let has_room = all.new_replies.requests < room.requests;
+        kept_under = match reply_cache::request(transaction, asking, since)? {
+            Slot::Answered(done) => return Ok(done),
+            Slot::New => has_room.then_some((asking, 1)),
+            Slot::Used => Some((asking, 0)),
+        };
+    }
     let (last_write, made) = (work.last_write, &mut all.made);
     let done = perform(transaction, request, call, last_write, layouts, made)?;
-    all.new_slots += usize::from(is_new);
-    let now = u64::try_from(request.now.seconds).unwrap_or(0);
+    all.new_replies.slots += usize::from(is_new);
     reply_cache::keep(transaction, slot_sequence, now, &done)?;
+    if let Some((asking, added)) = kept_under {
+        all.new_replies.requests += added;
+        reply_cache::keep_request(transaction, asking, now, &done)?;
+    }
     Ok(done)
 }
 

@@ -1,44 +1,81 @@
 //! Bounds of the reply cache: how many replies the metadata keep, and for how long.
 //!
 //! A client that makes up identities could fill the metadata with replies that nobody asks for. So their number is
-//! bounded. The oldest go first, and none goes that a client may still ask for: then new slots wait.
+//! bounded. The oldest go first, and none goes that a client may still ask for: then new slots wait. Those under NFS
+//! calls, which are for the case that a server's address moves, have a bound of their own: above it no more are kept.
 
 use super::{Manager, look};
 use crate::limits::{
     FORGET_AT_A_TIME, FORGET_EVERY, REPLIES_CROWDED, REPLIES_MAX, REPLY_AGE, REPLY_AGE_MIN,
+    REQUEST_AGE, REQUESTS_MAX,
 };
 use gannet_meta::namespace::Failure;
-use gannet_meta::reply_cache;
+use gannet_meta::reply_cache::{self, AllKept, Before, Forgotten, RequestKey};
 use gannet_runtime::sleep;
-use gannet_wire::volume::Status;
+use gannet_wire::volume::{CallRecord, SlotSequence, Status};
 use std::cell::Cell;
 use std::rc::Rc;
 
 /// How many replies are kept.
 pub(super) struct Replies {
-    count: Cell<usize>,
+    slots: Cell<usize>,
+    requests: Cell<usize>,
+}
+
+/// How many replies may be kept where none was before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct RoomForReplies {
+    /// Under slots.
+    pub(super) slots: usize,
+    /// Under NFS calls.
+    pub(super) requests: usize,
 }
 
 impl Replies {
-    pub(super) fn new(count: usize) -> Replies {
+    pub(super) fn new(all: &AllKept) -> Replies {
         Replies {
-            count: Cell::new(count),
+            slots: Cell::new(all.slots.len()),
+            requests: Cell::new(all.requests),
         }
     }
 
-    /// How many slots without a reply may get one.
-    pub(super) fn room(&self) -> usize {
-        REPLIES_MAX.saturating_sub(self.count.get())
+    pub(super) fn room(&self) -> RoomForReplies {
+        RoomForReplies {
+            slots: REPLIES_MAX.saturating_sub(self.slots.get()),
+            requests: REQUESTS_MAX.saturating_sub(self.requests.get()),
+        }
     }
 
-    /// Slots without a reply got one.
-    pub(super) fn add(&self, count: usize) {
-        self.count.update(|before| before + count);
+    /// So much of the room was taken.
+    pub(super) fn add(&self, taken: RoomForReplies) {
+        self.slots.update(|before| before + taken.slots);
+        self.requests.update(|before| before + taken.requests);
     }
 
-    fn forgotten(&self, count: usize) {
-        self.count.update(|before| before.saturating_sub(count));
+    fn forgotten(&self, forgotten: &Forgotten) {
+        let slots = forgotten.slots;
+        self.slots.update(|before| before.saturating_sub(slots));
+        let requests = forgotten.requests;
+        self.requests
+            .update(|before| before.saturating_sub(requests));
     }
+}
+
+/// The key of a change that an NFS server asks for.
+pub(super) fn request_key(asked: &CallRecord) -> Option<RequestKey> {
+    let id = asked.request?;
+    // Another server asks in another slot.
+    let body = asked.call.to_body(&asked.caller, &SlotSequence::default());
+    let mut hasher = blake3::Hasher::new_derive_key("gannet: a change for an NFS call");
+    hasher
+        .update(&(asked.call.operation() as u16).to_be_bytes())
+        .update(&body);
+    let mut digest = [0; 8];
+    hasher.finalize_xof().fill(&mut digest);
+    Some(RequestKey {
+        id,
+        digest: u64::from_be_bytes(digest),
+    })
 }
 
 impl Manager {
@@ -52,8 +89,8 @@ impl Manager {
         }
     }
 
-    /// Removes the replies older than [`REPLY_AGE`]. If there are more than [`REPLIES_CROWDED`], the oldest go too, but
-    /// none younger than [`REPLY_AGE_MIN`].
+    /// Removes the replies of slots that are older than [`REPLY_AGE`]. If there are more than [`REPLIES_CROWDED`], the
+    /// oldest go too, but none younger than [`REPLY_AGE_MIN`]. Those of NFS calls go at [`REQUEST_AGE`].
     ///
     /// # Errors
     /// `Io`: the store failed, or has a damaged value.
@@ -63,25 +100,29 @@ impl Manager {
             now.saturating_sub(REPLY_AGE),
             now.saturating_sub(REPLY_AGE_MIN),
         );
-        let excess = self.replies.count.get().saturating_sub(REPLIES_CROWDED);
-        let before = if excess == 0 {
+        let excess = self.replies.slots.get().saturating_sub(REPLIES_CROWDED);
+        let slots = if excess == 0 {
             old.as_secs()
         } else {
-            let times = self.beside(|store| look(store, reply_cache::times));
-            after_oldest(times.await?, excess).clamp(old.as_secs(), young.as_secs())
+            let all = self.beside(|store| look(store, reply_cache::all));
+            after_oldest(all.await?.slots, excess).clamp(old.as_secs(), young.as_secs())
+        };
+        let before = Before {
+            slots,
+            requests: now.saturating_sub(REQUEST_AGE).as_secs(),
         };
         loop {
             let forgetting = self.beside(move |store| {
-                let mut forgotten = Ok(0);
+                let mut forgotten = Ok(Forgotten::default());
                 let committed = store.commit(&mut |transaction| {
                     forgotten = reply_cache::forget(transaction, before, FORGET_AT_A_TIME);
                     Ok(())
                 });
                 committed.map_err(Failure::from).and(forgotten)
             });
-            let count = forgetting.await?;
-            self.replies.forgotten(count);
-            if count < FORGET_AT_A_TIME {
+            let forgotten = forgetting.await?;
+            self.replies.forgotten(&forgotten);
+            if forgotten.slots + forgotten.requests < FORGET_AT_A_TIME {
                 return Ok(());
             }
         }
@@ -106,7 +147,7 @@ mod tests {
     use gannet_meta::reply_cache::{Done, keep};
     use gannet_meta::{MemoryStore, MetaStore};
     use gannet_sim::World;
-    use gannet_wire::volume::{SlotSequence, Stripes};
+    use gannet_wire::volume::Stripes;
     use std::sync::Arc;
 
     fn of_client(number: u64) -> SlotSequence {
@@ -153,9 +194,9 @@ mod tests {
             let keys = ServerKeys::new(Secret::new([5; 16]));
             let stripes = Stripes::everywhere(4096);
             let manager = Manager::open(runtime, kept, keys, Rc::new(Mute), stripes).unwrap();
-            assert_eq!(manager.replies.count.get() as u64, count);
+            assert_eq!(manager.replies.slots.get() as u64, count);
             manager.forget_old_replies().await.unwrap();
-            manager.replies.count.get()
+            manager.replies.slots.get()
         });
         assert_eq!(left.unwrap(), REPLIES_CROWDED - 500);
     }

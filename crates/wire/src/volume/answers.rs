@@ -4,7 +4,7 @@ use super::{
     AccessMask, Capability, FILE_NAME_DECODED_MAX, FileId, Inode, LayoutRecord, Timestamp, Token,
 };
 use crate::xdr::{
-    Count, Decode, Decoder, Encode, Encoder, Items, Quoted, XdrError, printed, record,
+    Count, Decode, Decoder, Encode, Encoder, Items, Quoted, XdrError, printed, record, to_bytes,
 };
 use alloc::vec::Vec;
 
@@ -21,6 +21,41 @@ pub struct SlotSequence {
 }
 
 printed! { SlotSequence = "ticket" { client, slot, sequence, } }
+
+/// The NFS call for which an NFS server asks for a change (`request`). It comes to another server, and is known there,
+/// when the address of the first one moves. Calls with one XID are told apart by what they ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct RequestId {
+    /// The address of the NFS client: IPv6, or IPv4 mapped into it (RFC 4291 section 2.5.5.2).
+    pub client: [u8; 16],
+    /// The XID of the call (RFC 5531 section 9).
+    pub xid: u32,
+}
+
+printed! { RequestId = "request" { client, xid, } }
+
+impl RequestId {
+    /// The body of a change, with this identity behind it.
+    pub fn behind(&self, body: &[u8]) -> Vec<u8> {
+        [body, &to_bytes(self)].concat()
+    }
+}
+
+impl Encode for RequestId {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.fixed(&self.client);
+        encoder.u32(self.xid);
+    }
+}
+
+impl Decode<'_> for RequestId {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<RequestId, XdrError> {
+        Ok(RequestId {
+            client: *decoder.fixed()?,
+            xid: decoder.u32()?,
+        })
+    }
+}
 
 impl Encode for SlotSequence {
     fn encode(&self, encoder: &mut Encoder<'_>) {

@@ -3,7 +3,7 @@
 use super::{
     AccessMask, AttributeChanges, Caller, Capability, CopiesWanted, CreateMode,
     FILE_NAME_DECODED_MAX, FileId, ManagersWanted, NodeKind, OBJECTS_MAX, ObjectId, Operation,
-    SYMLINK_MAX, SetTimestamp, SlotSequence, StaleGroups, Stripes, Timestamp,
+    RequestId, SYMLINK_MAX, SetTimestamp, SlotSequence, StaleGroups, Stripes, Timestamp,
 };
 use crate::xdr::{
     Count, Decode, Decoder, Encode, Encoder, Printed, Quoted, XdrError, print_as_display,
@@ -420,26 +420,47 @@ impl Call {
         }
     }
 
-    /// Reads the body of a request: the caller, the slot and sequence of a change, and the request.
+    /// Reads the body of a request.
     ///
     /// # Errors
     /// - [`XdrError::Value`]: the operation is not the manager's, or a number is outside of its type.
     /// - [`XdrError::Short`], [`XdrError::TooLong`], [`XdrError::Bool`], [`XdrError::Trailing`]: the body is malformed.
-    pub fn from_body(
-        operation: Operation,
-        body: &[u8],
-    ) -> Result<(Caller, SlotSequence, Call), XdrError> {
+    pub fn from_body(operation: Operation, body: &[u8]) -> Result<CallRecord, XdrError> {
         let mut decoder = Decoder::new(body);
         let caller = Caller::decode(&mut decoder)?;
-        let slot_sequence = if CHANGES.contains(&operation) {
+        let is_change = CHANGES.contains(&operation);
+        let slot_sequence = if is_change {
             SlotSequence::decode(&mut decoder)?
         } else {
             SlotSequence::default()
         };
         let call = take_arguments(operation, &mut decoder)?;
+        let request = if is_change && !decoder.remaining().is_empty() {
+            Some(RequestId::decode(&mut decoder)?)
+        } else {
+            None
+        };
         decoder.finish()?;
-        Ok((caller, slot_sequence, call))
+        Ok(CallRecord {
+            caller,
+            slot_sequence,
+            call,
+            request,
+        })
     }
+}
+
+/// The body of a request to the manager.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallRecord {
+    /// On whose behalf it is.
+    pub caller: Caller,
+    /// The slot and sequence of a change; zeros with a question.
+    pub slot_sequence: SlotSequence,
+    /// The request.
+    pub call: Call,
+    /// The NFS call for which a change is asked, if an NFS server asks.
+    pub request: Option<RequestId>,
 }
 
 impl fmt::Display for Call {

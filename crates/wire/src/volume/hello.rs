@@ -116,7 +116,7 @@ pub struct Accepted {
 ///
 /// ```text
 /// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
-/// |                             0                             |N|I|
+/// |                            0                            |Q|N|I|
 /// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -125,17 +125,21 @@ pub struct Abilities {
     pub immediates: bool,
     /// A manager leases the numbers of I/O servers ([`super::NumberLeaseWanted`]).
     pub number_leases: bool,
+    /// A manager takes the identities of the NFS calls for which changes are asked ([`super::RequestId`]).
+    pub request_ids: bool,
 }
 
 impl Abilities {
     const IMMEDIATES: u32 = 1;
     const NUMBER_LEASES: u32 = 2;
+    const REQUEST_IDS: u32 = 4;
 
     /// The private data of a side with these abilities: a [`Hello`] or an [`Accepted`], and the word.
     pub fn behind(self, private_data: &[u8]) -> Vec<u8> {
         let bit = |has: bool, bit| if has { bit } else { 0_u32 };
         let word = bit(self.immediates, Abilities::IMMEDIATES)
-            | bit(self.number_leases, Abilities::NUMBER_LEASES);
+            | bit(self.number_leases, Abilities::NUMBER_LEASES)
+            | bit(self.request_ids, Abilities::REQUEST_IDS);
         [private_data, &word.to_be_bytes()].concat()
     }
 
@@ -155,6 +159,7 @@ impl Abilities {
         Abilities {
             immediates: word & Abilities::IMMEDIATES != 0,
             number_leases: word & Abilities::NUMBER_LEASES != 0,
+            request_ids: word & Abilities::REQUEST_IDS != 0,
         }
     }
 }
@@ -409,9 +414,10 @@ mod tests {
         let all = Abilities {
             immediates: true,
             number_leases: true,
+            request_ids: true,
         };
         let hello = all.behind(&[7; HELLO_LEN]);
-        assert_eq!(hello[HELLO_LEN..], [0, 0, 0, 3]);
+        assert_eq!(hello[HELLO_LEN..], [0, 0, 0, 7]);
         assert_eq!(Abilities::behind_hello(&hello), all);
         let accepted = all.behind(&[7; ACCEPTED_LEN]);
         assert_eq!(Abilities::behind_accepted(&accepted), all);
@@ -421,7 +427,7 @@ mod tests {
             assert_eq!(Abilities::behind_hello(&hello[..len]), none, "{len}");
         }
         // Later ones.
-        let later = [&[7; HELLO_LEN][..], &[0xff, 0xff, 0xff, 0xfc], b"more"].concat();
+        let later = [&[7; HELLO_LEN][..], &[0xff, 0xff, 0xff, 0xf8], b"more"].concat();
         assert_eq!(Abilities::behind_hello(&later), none);
     }
 

@@ -2,10 +2,10 @@
 
 use gannet_wire::volume::{
     AccessAnswer, AccessMask, Appending, AttributeChanges, AttributeReferences, BODY_MAX, Body,
-    Call, Caller, Capability, Chosen, CopiesWanted, CreateMode, DeviceNumbers, Entry,
+    Call, CallRecord, Caller, Capability, Chosen, CopiesWanted, CreateMode, DeviceNumbers, Entry,
     FILE_NAME_MAX, FileId, FileState, Found, FoundFiles, Granted, Inode, LayoutRecord, Listed,
-    ManagersWanted, NodeKind, ObjectId, Operation, Page, ROOT, Referenced, SLOTS_MAX, SYMLINK_MAX,
-    SetTimestamp, SlotSequence, StaleGroups, Stripes, Timestamp, WIDTH_MAX,
+    ManagersWanted, NodeKind, ObjectId, Operation, Page, ROOT, Referenced, RequestId, SLOTS_MAX,
+    SYMLINK_MAX, SetTimestamp, SlotSequence, StaleGroups, Stripes, Timestamp, WIDTH_MAX,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 
@@ -294,6 +294,13 @@ fn slot_sequence() -> SlotSequence {
     }
 }
 
+fn request() -> RequestId {
+    RequestId {
+        client: *b"0123456789abcdef",
+        xid: 0x0102_0304,
+    }
+}
+
 /// Everything above, one item a line, in hexadecimal digits.
 fn lines() -> String {
     let (caller, slot_sequence) = (Caller::new(1, 2, &[3, 4]), slot_sequence());
@@ -309,6 +316,7 @@ fn lines() -> String {
         offset: 10,
     };
     items.push(("appending".to_owned(), to_bytes(&appending)));
+    items.push(("request".to_owned(), to_bytes(&request())));
     items.push(("page".to_owned(), to_bytes(&page())));
     items.push(("referenced".to_owned(), to_bytes(&referenced())));
     let line = |(name, bytes): (String, Vec<u8>)| {
@@ -339,9 +347,23 @@ fn calls_come_back_as_they_went_in() {
         } else {
             SlotSequence::default()
         };
-        assert_eq!(back, Ok((caller, slot_sequence, call.clone())));
+        let mut asked = CallRecord {
+            caller,
+            slot_sequence,
+            call: call.clone(),
+            request: None,
+        };
+        assert_eq!(back.as_ref(), Ok(&asked));
         for len in 0..body.len() {
             assert!(Call::from_body(call.operation(), &body[..len]).is_err());
+        }
+        // An NFS server says which call it asks for: of a change alone.
+        let behind = request().behind(&body);
+        let back = Call::from_body(call.operation(), &behind);
+        asked.request = Some(request());
+        assert_eq!(back.is_ok_and(|it| it == asked), call.is_change());
+        for len in body.len() + 1..behind.len() {
+            assert!(Call::from_body(call.operation(), &behind[..len]).is_err());
         }
     }
 }
@@ -358,10 +380,10 @@ fn the_longest_symbolic_link_fits_a_message_of_each_kind() {
         attributes: change(),
     };
     let caller = Caller::new(1, 2, &[7; 16]);
-    let asked = call.to_body(&caller, &slot_sequence());
+    let asked = request().behind(&call.to_body(&caller, &slot_sequence()));
     assert!(asked.len() <= BODY_MAX);
     let back = Call::from_body(Operation::Symlink, &asked);
-    assert_eq!(back, Ok((caller, slot_sequence(), call)));
+    assert_eq!(back.unwrap().call, call);
     let servers = (0..WIDTH_MAX as u32).collect();
     let directory = found(Body::Directory {
         parent: ROOT,

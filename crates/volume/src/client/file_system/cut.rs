@@ -42,7 +42,7 @@ impl VolumeFs {
         let ranges = [LockRange::bytes(id, 0..u64::MAX), LockRange::attributes(id)];
         let mut guard = self.lock_ranges(&ranges).await?;
         guard.fence_with(self.siblings.fences.guard(id));
-        let set = async |change: AttributeChanges, change_time| {
+        let set = async |caller: &Credentials, change: AttributeChanges, change_time| {
             let call = Call::Setattr {
                 file: id,
                 attributes: change,
@@ -54,11 +54,12 @@ impl VolumeFs {
         let cut = match change.modify_time {
             // A truncation is a write, which sets the modification time: so that is set again afterwards. The manager
             // gets the whole change first, so that it cuts nothing if it refuses any part.
-            SetTimestamp::To(_) => match set(*change, change_time).await {
-                Ok(_) => set(modify_time_alone(change), None).await,
+            // The manager knows the NFS call by the first, which must not cut again.
+            SetTimestamp::To(_) => match set(caller, *change, change_time).await {
+                Ok(_) => set(&caller.clone().again(), modify_time_alone(change), None).await,
                 Err(status) => Err(status),
             },
-            _ => set(*change, change_time).await,
+            _ => set(caller, *change, change_time).await,
         };
         if !matches!(cut, Err(Status::Jukebox | Status::Io | Status::Serverfault)) {
             guard.disarm_fence();
@@ -81,13 +82,14 @@ impl VolumeFs {
         let guard = self
             .lock_ranges(&[LockRange::name(entry.directory, &entry.name)])
             .await?;
-        let began = self.now();
+        let (began, mut caller) = (self.now(), caller.clone());
         loop {
-            let opening = self.open_or_cut(caller, &entry, &guard, attributes);
+            let opening = self.open_or_cut(&caller, &entry, &guard, attributes);
             if let Some(opened) = opening.await? {
                 return Ok(opened);
             }
-            // Another client has given the name to another file.
+            // Another client has given the name to another file, and the manager must not answer as for the first.
+            caller = caller.again();
             self.pause(began, &OperationError::Gone).await?;
         }
     }
@@ -101,18 +103,20 @@ impl VolumeFs {
         guard: &ChangeGuard,
         attributes: &AttributeChanges,
     ) -> Result<Option<[Found; 2]>, Status> {
-        let ask = async |mode| {
+        let ask = async |caller: &Credentials, mode| {
             let call = Call::Create {
                 entry: entry.clone(),
                 mode,
             };
             found_in(&self.ask_guarded(caller, call, Some(guard)).await?)
         };
-        match ask(CreateMode::Guarded(*attributes)).await {
+        match ask(caller, CreateMode::Guarded(*attributes)).await {
             Err(Status::Exist) => {}
             made => return made.map(Some),
         }
-        let [there, inside] = ask(CreateMode::Unchecked(without_size(attributes))).await?;
+        // The manager knows the NFS call by what makes the file or cuts it. This may be done as often as it comes.
+        let opened = CreateMode::Unchecked(without_size(attributes));
+        let [there, inside] = ask(&caller.clone().again(), opened).await?;
         let size = size_alone(attributes);
         match self.set(caller, there.id, &size, None).await {
             Ok(cut) => Ok(Some([cut, inside])),

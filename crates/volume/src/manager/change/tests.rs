@@ -2,7 +2,7 @@ use super::*;
 use crate::limits::CHANGE_LEN_MAX;
 use gannet_meta::groups::Groups;
 use gannet_meta::{DamagedValue, JournalMemory, JournaledStore, MemoryStore};
-use gannet_wire::volume::{Chosen, FILE_NAME_MAX, ROOT, SYMLINK_MAX, WIDTH_MAX};
+use gannet_wire::volume::{Chosen, FILE_NAME_MAX, ROOT, RequestId, SYMLINK_MAX, WIDTH_MAX};
 
 /// A store in which one inode is damaged.
 struct Spoiled(MemoryStore, FileId);
@@ -59,7 +59,7 @@ impl MetaStore for Spoiled {
     }
 }
 
-fn given(servers: u32, new_slots: usize) -> Given {
+fn given(servers: u32, slots: usize) -> Given {
     Given {
         layouts: Layouts {
             default: Stripes::everywhere(4096),
@@ -70,8 +70,20 @@ fn given(servers: u32, new_slots: usize) -> Given {
         },
         kept: Arc::default(),
         now: Timestamp::default(),
-        new_slots,
+        room: RoomForReplies {
+            slots,
+            requests: 10,
+        },
     }
+}
+
+/// An NFS call, of the client with this number.
+fn request(client: u8, xid: u32, digest: u64) -> Option<RequestKey> {
+    let client = [client; 16];
+    Some(RequestKey {
+        id: RequestId { client, xid },
+        digest,
+    })
 }
 
 fn mkdir(slot: u32, directory: FileId, name: &str) -> Work {
@@ -88,6 +100,7 @@ fn mkdir(slot: u32, directory: FileId, name: &str) -> Work {
         caller: Caller::new(0, 0, &[]),
         task: Task::Asked {
             slot_sequence,
+            request: None,
             call: Call::Mkdir {
                 entry,
                 attributes: AttributeChanges::default(),
@@ -170,6 +183,7 @@ fn the_longest_change_fits_its_part_of_the_journal() {
         };
         work.task = Task::Asked {
             slot_sequence: SlotSequence::default(),
+            request: request(1, 1, 1),
             call,
         };
     }
@@ -197,10 +211,10 @@ fn a_new_slot_waits_when_the_reply_cache_is_full_and_used_ones_go_on() {
         Ok(())
     };
     store.commit(format).unwrap();
-    let done = |work, new_slots| {
-        let done = commit(&store, work, &given(1, new_slots)).unwrap();
+    let done = |work, slots| {
+        let done = commit(&store, work, &given(1, slots)).unwrap();
         let outcomes = done.outcomes.into_iter().map(|it| it.err());
-        (outcomes.collect::<Vec<_>>(), done.new_slots)
+        (outcomes.collect::<Vec<_>>(), done.new_replies.slots)
     };
     let two = vec![mkdir(0, ROOT, "a"), mkdir(1, ROOT, "b")];
     assert_eq!(done(two, 1), (vec![None, Some(Status::Jukebox)], 1));
@@ -214,6 +228,67 @@ fn a_new_slot_waits_when_the_reply_cache_is_full_and_used_ones_go_on() {
         (vec![None, None], 0)
     );
     assert_eq!(done(vec![mkdir(1, ROOT, "b")], 1), (vec![None], 1));
+}
+
+/// The address of an NFS server moves, and calls under way come to another one, which has a session of its own.
+#[test]
+fn a_change_for_an_nfs_call_is_done_once_whichever_server_asks() {
+    let store = MemoryStore::default();
+    let format = &mut |it: &mut dyn Transaction| {
+        namespace::format(it, Timestamp::default()).unwrap();
+        Ok(())
+    };
+    store.commit(format).unwrap();
+    let asks = |server: u8, call, asking, now: u64, requests| {
+        let mut work = mkdir(0, ROOT, "");
+        if let Task::Asked {
+            slot_sequence,
+            request,
+            call: asked,
+        } = &mut work.task
+        {
+            (slot_sequence.client, slot_sequence.sequence) = ([server; 16], now);
+            (*request, *asked) = (asking, call);
+        }
+        let mut given = given(1, 10);
+        given.now.seconds = now as i64;
+        given.room.requests = requests;
+        let done = commit(&store, vec![work], &given).unwrap();
+        let outcome = done.outcomes[0].as_ref().map(|_| ()).map_err(|it| *it);
+        (outcome, done.new_replies.requests)
+    };
+    let entry = |name: &[u8]| Entry {
+        directory: ROOT,
+        name: name.to_vec(),
+    };
+    let make = Call::Mkdir {
+        entry: entry(b"d"),
+        attributes: AttributeChanges::default(),
+    };
+    let remove = Call::Rmdir { entry: entry(b"d") };
+    let (done, exists, gone) = (Ok(()), Err(Status::Exist), Err(Status::Noent));
+    let age = REQUEST_AGE.as_secs();
+    for (server, call, asking, now, requests, expected) in [
+        (1, &make, request(1, 7, 1), 1, 1, (done, 1)),
+        (2, &make, request(1, 7, 1), 2, 0, (done, 0)),
+        (2, &make, request(1, 7, 2), 3, 9, (exists, 0)),
+        (2, &make, request(2, 7, 1), 4, 9, (exists, 0)),
+        (2, &make, None, 5, 9, (exists, 0)),
+        // What failed is tried again, and what was done is known until the client has another call in its row.
+        (1, &remove, request(1, 8, 2), 6, 1, (done, 1)),
+        (2, &remove, request(1, 8, 2), 7, 1, (done, 0)),
+        (2, &remove, request(1, 9, 2), 8, 1, (gone, 0)),
+        // Without room it is done, but not known by the call.
+        (1, &make, request(3, 1, 1), 9, 0, (done, 0)),
+        (2, &make, request(3, 1, 1), 10, 9, (exists, 0)),
+        // A used row needs no room.
+        (1, &remove, request(1, 7, 3), 11, 0, (done, 0)),
+        (2, &remove, request(1, 7, 3), 11 + age, 0, (done, 0)),
+        (2, &remove, request(1, 7, 3), 12 + age, 0, (gone, 0)),
+    ] {
+        let found = asks(server, call.clone(), asking, now, requests);
+        assert_eq!(found, expected, "{server} {asking:?} at {now}");
+    }
 }
 
 /// Engines take a mebibyte at a time.
