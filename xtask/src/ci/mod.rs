@@ -4,7 +4,7 @@ mod cost;
 mod rebuilds;
 
 use crate::command::{Running, Step};
-use crate::{alerts, generate, kernel_lab, licences, mutants, target_folder, tidy};
+use crate::{alerts, generate, kernel_lab, licences, target_folder, tidy};
 use anyhow::{Context, Result, bail};
 use cost::{Budget, Cost, Meter};
 use std::fs::{self, OpenOptions};
@@ -27,6 +27,7 @@ const KERNEL_SCENARIOS: &[&str] = &[
     "users",
     "trap",
     "package",
+    "floating-address",
     // RDMA devices: each kind of user once.
     "verbs-mount.siw",
     "verbs-client.rxe",
@@ -109,7 +110,6 @@ impl Gate<'_> {
             let test = Step::cargo("test --locked -p gannet-lab --test all papers_ -- --ignored");
             test.with_path("GANNET_LAB_BINARY", &lab).run(root)
         })?;
-        self.step("mutants", |root| mutants::run(root, &[]))?;
         self.join(papers)?;
         let gannet = release("gannet")?;
         self.step("man pages and completions", |root| {
