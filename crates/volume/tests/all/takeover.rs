@@ -3,6 +3,7 @@
 
 use crate::common;
 
+use common::history::{History, Seen};
 use common::{VOLUME_UNIT, root};
 use gannet_dst::volume::{Bed, Carrier, Managers};
 use gannet_runtime::{Handle, Instant, all, sleep};
@@ -36,15 +37,18 @@ enum Fault {
     WithoutServers,
     /// An operator has another one take over.
     Switched,
+    /// The wall clock is an hour ahead, or behind.
+    ClockJumps,
 }
 
-const FAULTS: [Fault; 6] = [
+const FAULTS: [Fault; 7] = [
     Fault::Killed,
     Fault::Paused,
     Fault::CutOff,
     Fault::WithoutEngine,
     Fault::WithoutServers,
     Fault::Switched,
+    Fault::ClockJumps,
 ];
 
 struct Story {
@@ -110,6 +114,13 @@ impl Story {
                 faults.freeze(manager.node.id());
                 sleep(&self.clock(), lasts).await;
                 faults.thaw(manager.node.id());
+                return;
+            }
+            Fault::ClockJumps => {
+                for ahead in [3600, -3600, 0] {
+                    faults.set_clock(manager.node.id(), ahead);
+                    sleep(&self.clock(), lasts / 3).await;
+                }
                 return;
             }
             Fault::Switched => {
@@ -205,6 +216,52 @@ async fn work(story: &Story, client: usize, ends: &Cell<bool>) -> Known {
     known
 }
 
+/// Names that all clients make, look up and remove.
+const SHARED: usize = 3;
+type Histories = [RefCell<History>; SHARED];
+
+/// Makes, finds and removes shared files until `ends`, and takes down what it is told.
+async fn race(story: &Story, client: usize, histories: &Histories, ends: &Cell<bool>) {
+    let (fs, clock) = (story.mount(client), story.clients[client].runtime());
+    let (caller, top) = (root(), fs.root());
+    // The second word of a handle is the number of the file.
+    let file =
+        |handle: &FileHandle| u64::from_be_bytes(handle.as_bytes()[8..16].try_into().unwrap());
+    while !ends.get() {
+        let number = clock.random() as usize % SHARED;
+        let name = format!("shared-{number}");
+        let called = clock.now();
+        let seen = match clock.random() % 4 {
+            0 => {
+                let how = CreateMode::Guarded(SetAttributes::default());
+                let made = fs.create(&caller, &top, name.as_bytes(), &how).await.result;
+                match made {
+                    Ok(made) => Seen::Made(file(&made.handle)),
+                    Err(Status::Exist) => Seen::Exists,
+                    Err(Status::Jukebox) => Seen::MayMake,
+                    Err(status) => panic!("{status}"),
+                }
+            }
+            1 => match fs.remove(&caller, &top, name.as_bytes()).await.result {
+                Ok(()) => Seen::Removed,
+                Err(Status::Noent) => Seen::NotThere,
+                Err(Status::Jukebox) => Seen::MayRemove,
+                Err(status) => panic!("{status}"),
+            },
+            _ => match fs.lookup(&caller, &top, name.as_bytes()).await.0 {
+                Ok((found, _)) => Seen::Found(file(&found)),
+                Err(Status::Noent) => Seen::NotThere,
+                Err(Status::Jukebox) => continue,
+                Err(status) => panic!("{status}"),
+            },
+        };
+        let mut history = histories[number].borrow_mut();
+        history.add(called, clock.now(), seen);
+        drop(history);
+        sleep(&clock, Duration::from_millis(clock.random() % 40)).await;
+    }
+}
+
 /// Takes and leaves a lock until `ends`, and sees that nobody else has it meanwhile.
 async fn contend(
     story: &Story,
@@ -269,8 +326,15 @@ fn survive(seed: u64, loses: u64, faults: &'static [Fault]) {
             sleep(&clock, TAKES_OVER).await;
             ends.set(true);
         };
-        let clients = gannet_runtime::both(working, contending);
-        let ((known, grants), ()) = gannet_runtime::both(clients, striking).await;
+        let histories = Histories::default();
+        let racing = all((0..2).map(|client| Box::pin(race(story, client, &histories, ends))));
+        let clients = gannet_runtime::both(working, gannet_runtime::both(contending, racing));
+        let ((known, (grants, _)), ()) = gannet_runtime::both(clients, striking).await;
+        for history in &histories {
+            let history = history.borrow();
+            assert!(history.len() > 100, "{}", history.len());
+            assert_eq!(history.misfit(), None);
+        }
         assert!(grants.iter().sum::<u64>() > 20, "{grants:?}");
         let fresh = story.mount(1);
         for known in known {

@@ -1,6 +1,8 @@
 //! A volume in the simulator, and what several tests need of it.
 #![allow(dead_code)] // each test uses a part
 
+pub(crate) mod history;
+
 use gannet_dst::volume::Carrier;
 use gannet_runtime::{Buffer, sleep, timeout};
 use gannet_sim::fabric::{FabricProfile, SimFabric};
