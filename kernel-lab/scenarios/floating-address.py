@@ -179,6 +179,8 @@ for _ in range(3):
         shutil.copytree("/run/tree", f"{MOUNT}/tree")
         os._exit(0)
     while not os.path.lexists(f"{MOUNT}/tree"):
+        if os.waitpid(child, os.WNOHANG) != (0, 0):
+            sys.exit("lab: the copy ended before it began")
         time.sleep(0.01)
     server.stops()
     server.loses_address()

@@ -50,5 +50,5 @@ pub const RESERVE_LEN: u64 = 16 << 20;
 pub const RESERVE_STEP: u64 = 1 << 20;
 /// Terms of its own that the metadata remembers.
 pub const TERMS_KEPT: usize = 16;
-/// Replies that are kept for the calls of one NFS client: more than it has under way at a time.
+/// Replies that are kept for the calls of one NFS client: more than most have under way at a time.
 pub const REQUEST_ROWS: u32 = 256;

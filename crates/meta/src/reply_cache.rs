@@ -10,6 +10,7 @@ use super::{StoreError, Table, Transaction, View};
 use crate::limits::REQUEST_ROWS;
 use gannet_wire::volume::{FileId, Inode, ROOT, RequestId, SlotSequence, Status};
 use gannet_wire::xdr::{Decode, Decoder, Encode, Encoder, XdrError, from_bytes};
+use std::ops::RangeInclusive;
 
 /// The result of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -89,13 +90,13 @@ fn key_of(slot_sequence: &SlotSequence) -> Vec<u8> {
 pub struct RequestKey {
     /// The call.
     pub id: RequestId,
-    /// A digest of the caller and the change: XIDs come again.
+    /// A digest of the XID, the caller and the change. Calls with one digest are the same.
     pub digest: u64,
 }
 
 impl RequestKey {
-    /// Its row, with the digest in place of the sequence. XIDs of calls under way follow each other, so each has a row
-    /// of its own.
+    /// Its row, with the digest in place of the sequence. XIDs of a connection follow each other, so most of the calls
+    /// that it has under way have rows of their own.
     fn row(&self) -> SlotSequence {
         SlotSequence {
             client: self.id.client,
@@ -142,17 +143,21 @@ pub fn slot(view: &dyn View, slot_sequence: &SlotSequence) -> Outcome<Slot> {
     }
 }
 
-/// Looks up the row of a change that an NFS call asks for. A reply from before `since` (seconds since the Unix epoch)
-/// is taken for one to an earlier call.
+/// Looks up the row of a change that an NFS call asks for. A reply from a time that is not `valid` (seconds since the
+/// Unix epoch) is taken for one to an earlier call.
 ///
 /// # Errors
 /// `Failure::Store`: the store failed. `Failure::Damaged`: its value cannot be decoded.
-pub fn request(view: &dyn View, request: &RequestKey, since: u64) -> Outcome<Slot> {
+pub fn request(
+    view: &dyn View,
+    request: &RequestKey,
+    valid: &RangeInclusive<u64>,
+) -> Outcome<Slot> {
     let Some(value) = view.get(Table::Replies, &key_of(&request.row()))? else {
         return Ok(Slot::New);
     };
     let kept = parse(&value)?;
-    if kept.sequence == request.digest && kept.since >= since {
+    if kept.sequence == request.digest && valid.contains(&kept.since) {
         return Ok(Slot::Answered(kept.done));
     }
     Ok(Slot::Used)
@@ -219,13 +224,23 @@ pub fn all(view: &dyn View) -> Outcome<AllKept> {
     all
 }
 
-/// The times before which replies are forgotten, in seconds since the Unix epoch.
-#[derive(Debug, Clone, Copy)]
-pub struct Before {
-    /// Replies under slots.
+/// The times from which replies stay, in seconds since the Unix epoch.
+#[derive(Debug, Clone)]
+pub struct Stay {
+    /// Replies under slots: this time and later ones.
     pub slots: u64,
     /// Replies under NFS calls.
-    pub requests: u64,
+    pub requests: RangeInclusive<u64>,
+}
+
+impl Stay {
+    fn keeps(&self, key: &[u8], since: u64) -> bool {
+        if is_request(key) {
+            self.requests.contains(&since)
+        } else {
+            self.slots <= since
+        }
+    }
 }
 
 /// How many replies were forgotten.
@@ -237,30 +252,43 @@ pub struct Forgotten {
     pub requests: usize,
 }
 
-/// Removes up to `max` replies from before these times.
+/// The keys of up to `max` replies that do not stay.
 ///
 /// # Errors
 /// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
-pub fn forget(transaction: &mut dyn Transaction, before: Before, max: usize) -> Outcome<Forgotten> {
+pub fn old(view: &dyn View, stay: &Stay, max: usize) -> Outcome<Vec<Vec<u8>>> {
     let (mut old, mut failure) = (Vec::new(), None);
-    transaction.scan(Table::Replies, &[], &mut |key, value| {
-        let before = if is_request(key) {
-            before.requests
-        } else {
-            before.slots
-        };
+    view.scan(Table::Replies, &[], &mut |key, value| {
         match parse(value) {
-            Ok(kept) if kept.since < before => old.push(key.to_vec()),
-            Ok(_) => {}
+            Ok(kept) if stay.keeps(key, kept.since) => {}
+            Ok(_) => old.push(key.to_vec()),
             Err(error) => failure = Some(error),
         }
         failure.is_none() && old.len() < max
     })?;
-    if let Some(error) = failure {
-        return Err(error);
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(old),
     }
+}
+
+/// Removes the replies with these keys, but for those that stay: later ones may have replaced what was old.
+///
+/// # Errors
+/// `Failure::Store`: the store failed. `Failure::Damaged`: one of their values cannot be decoded.
+pub fn forget(
+    transaction: &mut dyn Transaction,
+    old: &[Vec<u8>],
+    stay: &Stay,
+) -> Outcome<Forgotten> {
     let mut forgotten = Forgotten::default();
-    for key in &old {
+    for key in old {
+        let Some(value) = transaction.get(Table::Replies, key)? else {
+            continue;
+        };
+        if stay.keeps(key, parse(&value)?.since) {
+            continue;
+        }
         transaction.delete(Table::Replies, key)?;
         if is_request(key) {
             forgotten.requests += 1;
@@ -295,14 +323,17 @@ mod tests {
                 let answered = slot(it, &slot_sequence(5));
                 assert!(matches!(answered, Ok(Slot::Answered(found)) if found == done));
                 assert!(matches!(slot(it, &slot_sequence(6)), Ok(Slot::Used)));
-                let old = slot(it, &slot_sequence(4));
-                assert!(matches!(old, Err(Failure::Status(Status::Inval))));
+                let earlier = slot(it, &slot_sequence(4));
+                assert!(matches!(earlier, Err(Failure::Status(Status::Inval))));
                 assert!(matches!(all(it), Ok(all) if all.slots == [100] && all.requests == 0));
-                let before = |slots| Before {
+                let stay = |slots| Stay {
                     slots,
-                    requests: u64::MAX,
+                    requests: 0..=0,
                 };
-                let (none, one) = (forget(it, before(100), 10), forget(it, before(101), 10));
+                assert!(matches!(old(it, &stay(100), 10), Ok(old) if old.is_empty()));
+                let keys = [key_of(&slot_sequence(5)), b"gone".to_vec()];
+                assert!(matches!(old(it, &stay(101), 10), Ok(old) if old == keys[..1]));
+                let (none, one) = (forget(it, &keys, &stay(100)), forget(it, &keys, &stay(101)));
                 assert!(matches!(none, Ok(Forgotten { slots: 0, .. })));
                 assert!(matches!(one, Ok(Forgotten { slots: 1, .. })));
                 assert!(matches!(slot(it, &slot_sequence(5)), Ok(Slot::New)));
@@ -326,7 +357,7 @@ mod tests {
             inodes: Vec::new(),
             intent: Some(9),
         };
-        let state = |it: &dyn View, key: RequestKey, since| match request(it, &key, since) {
+        let state = |it: &dyn View, key: RequestKey, valid| match request(it, &key, &valid) {
             Ok(Slot::Answered(found)) if found == done => "answered",
             Ok(Slot::Used) => "used",
             Ok(Slot::New) => "new",
@@ -334,34 +365,38 @@ mod tests {
         };
         store
             .commit(&mut |it| {
-                assert_eq!(state(it, of(1, 7, 5), 0), "new");
+                assert_eq!(state(it, of(1, 7, 5), 0..=999), "new");
                 keep_request(it, &of(1, 7, 5), 100, &done)?;
-                for (key, since, expected) in [
-                    (of(1, 7, 5), 100, "answered"),
-                    (of(1, 7, 5), 101, "used"),
-                    // The XID came again, for something else.
-                    (of(1, 7, 4), 100, "used"),
-                    (of(1, 7, 6), 100, "used"),
-                    (of(2, 7, 5), 100, "new"),
-                    (of(1, 8, 5), 100, "new"),
-                    (of(1, 7 + REQUEST_ROWS, 9), 100, "used"),
+                for (key, valid, expected) in [
+                    (of(1, 7, 5), 100..=100, "answered"),
+                    // Too old, and from a clock that was ahead.
+                    (of(1, 7, 5), 101..=200, "used"),
+                    (of(1, 7, 5), 0..=99, "used"),
+                    // Another call in the row.
+                    (of(1, 7, 4), 0..=999, "used"),
+                    (of(1, 7, 6), 0..=999, "used"),
+                    (of(2, 7, 5), 0..=999, "new"),
+                    (of(1, 8, 5), 0..=999, "new"),
+                    (of(1, 7 + REQUEST_ROWS, 9), 0..=999, "used"),
                 ] {
-                    assert_eq!(state(it, key, since), expected, "{key:?}");
+                    assert_eq!(state(it, key, valid), expected, "{key:?}");
                 }
                 keep_request(it, &of(1, 7 + REQUEST_ROWS, 9), 101, &done)?;
-                assert_eq!(state(it, of(1, 7, 5), 0), "used");
+                assert_eq!(state(it, of(1, 7, 5), 0..=999), "used");
                 keep_request(it, &of(1, 8, 9), 102, &done)?;
                 assert!(matches!(all(it), Ok(all) if all.slots.is_empty() && all.requests == 2));
-                let before = Before {
-                    slots: u64::MAX,
-                    requests: 102,
-                };
-                let forgotten = Forgotten {
-                    slots: 0,
-                    requests: 1,
-                };
-                assert!(matches!(forget(it, before, 10), Ok(it) if it == forgotten));
-                assert_eq!(state(it, of(1, 8, 9), 0), "answered");
+                for (requests, left) in [(0..=101, 1), (102..=999, 0)] {
+                    let stay = Stay { slots: 0, requests };
+                    let Ok(old) = old(it, &stay, 10) else {
+                        unreachable!("memory does not fail");
+                    };
+                    let forgotten = Forgotten {
+                        slots: 0,
+                        requests: 1,
+                    };
+                    assert!(matches!(forget(it, &old, &stay), Ok(it) if it == forgotten));
+                    assert!(matches!(all(it), Ok(all) if all.requests == left));
+                }
                 Ok(())
             })
             .expect("memory does not fail");

@@ -167,10 +167,11 @@ pub const REPLY_AGE_MIN: Duration = Duration::from_secs(600);
 pub const REPLIES_MAX: usize = 1 << 18;
 /// Above this number, the oldest go.
 pub const REPLIES_CROWDED: usize = REPLIES_MAX / 4 * 3;
-/// How long the manager knows which NFS calls it did changes for: longer than a server's address takes to move.
-pub const REQUEST_AGE: Duration = Duration::from_secs(600);
-/// Replies under NFS calls that it keeps: those of 500 busy clients at once. Above this number, none is kept in a row
-/// that had none.
+/// How long the manager knows which NFS calls it did changes for: as long as a server tries a change, and longer than
+/// its address takes to move.
+pub const REQUEST_AGE: Duration = Duration::from_secs(300);
+/// Replies under NFS calls that it keeps: those of 512 clients that are busy within that time. Above this number, none
+/// is kept in a row that had none.
 pub const REQUESTS_MAX: usize = 1 << 17;
 /// How often it looks for old ones, and how many it forgets in one transaction.
 pub const FORGET_EVERY: Duration = Duration::from_secs(30);
@@ -303,7 +304,7 @@ pub const NUMBER_LEASE: Duration = Duration::from_secs(30);
 /// How much longer the manager waits before it leases the number to another process: clocks run at their own speeds.
 pub const NUMBER_LEASE_OVER: Duration = Duration::from_secs(31);
 const _: () = assert!(NUMBER_LEASE.as_millis() < NUMBER_LEASE_OVER.as_millis());
-/// The deadline of a request for a lease. The manager may wait for its own right to answer ([`CONFIRM_DEADLINE`]).
+/// The deadline of a request for a lease. The manager may wait for its disk.
 pub const NUMBER_DEADLINE: Duration = Duration::from_secs(12);
 /// How long an I/O server that has its number again lets the others have theirs before it judges their silence.
 pub const NUMBERS_RETURN: Duration = Duration::from_secs(2);

@@ -93,7 +93,7 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
     commits::check(root, &mut findings)?;
     manifests::check(root, &files, &mut findings)?;
     packaging::check(root, &files, &mut findings)?;
-    // Here too, since the mutants are tried late in the gate.
+    // Here too, since the mutants are tried at night.
     for misfit in mutants::misfits(root)? {
         findings.push(Finding::new(Path::new(mutants::LIST), 1, misfit));
     }

@@ -1,13 +1,12 @@
 //! Changes: requests that write metadata, and how they share transactions.
 
 use super::group_commit::Ended;
-use super::replies::RoomForReplies;
+use super::replies::{RoomForReplies, requests_stay};
 use super::sizes::ToBeCut;
 use super::{Manager, now, status};
 use crate::layout::{GroupsForFiles, place};
 use crate::limits::{
     CHANGE_LEN_MAX, CHANGES_AT_A_TIME, CHANGES_MAX, GROUP_COMMIT_WAIT_MAX, REFUSED_OF_BATCH_MAX,
-    REQUEST_AGE,
 };
 use gannet_meta::limits::{PAIR_HEAD_LEN, RECORD_LEN_MAX};
 use gannet_meta::namespace::{self, Failure, Intent, KeptFiles, Make, Opened, Outcome, Request};
@@ -514,10 +513,14 @@ fn perform_once(
     let now = u64::try_from(request.now.seconds).unwrap_or(0);
     let mut kept_under = None;
     if let Some(asking) = asking {
-        let since = now.saturating_sub(REQUEST_AGE.as_secs());
         let has_room = all.new_replies.requests < room.requests;
-        kept_under = match reply_cache::request(transaction, asking, since)? {
-            Slot::Answered(done) => return Ok(done),
+        kept_under = match reply_cache::request(transaction, asking, &requests_stay(now))? {
+            Slot::Answered(done) => {
+                // The server may ask again when the client has another call in the row.
+                all.new_replies.slots += usize::from(is_new);
+                reply_cache::keep(transaction, slot_sequence, now, &done)?;
+                return Ok(done);
+            }
             Slot::New => has_room.then_some((asking, 1)),
             Slot::Used => Some((asking, 0)),
         };

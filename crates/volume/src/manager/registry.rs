@@ -356,7 +356,7 @@ impl<F: AsyncFn() -> io::Result<Vec<SocketAddr>>> Registration<F> {
                     Said::Known => {
                         others.take();
                         if !lease.lasts() {
-                            // The manager's term is about to begin.
+                            // The manager's term is about to begin, or to be confirmed.
                             pause = FIND_MANAGER_PAUSE;
                         }
                     }

@@ -10,10 +10,11 @@ use crate::limits::{
     REQUEST_AGE, REQUESTS_MAX,
 };
 use gannet_meta::namespace::Failure;
-use gannet_meta::reply_cache::{self, AllKept, Before, Forgotten, RequestKey};
+use gannet_meta::reply_cache::{self, AllKept, Forgotten, RequestKey, Stay};
 use gannet_runtime::sleep;
-use gannet_wire::volume::{CallRecord, SlotSequence, Status};
+use gannet_wire::volume::{CallRecord, Caller, SlotSequence, Status};
 use std::cell::Cell;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 /// How many replies are kept.
@@ -64,10 +65,12 @@ impl Replies {
 /// The key of a change that an NFS server asks for.
 pub(super) fn request_key(asked: &CallRecord) -> Option<RequestKey> {
     let id = asked.request?;
-    // Another server asks in another slot.
-    let body = asked.call.to_body(&asked.caller, &SlotSequence::default());
+    // Another server asks in another slot, and may know other groups of the caller.
+    let caller = Caller::new(asked.caller.uid, asked.caller.gid, &[]);
+    let body = asked.call.to_body(&caller, &SlotSequence::default());
     let mut hasher = blake3::Hasher::new_derive_key("gannet: a change for an NFS call");
     hasher
+        .update(&id.xid.to_be_bytes())
         .update(&(asked.call.operation() as u16).to_be_bytes())
         .update(&body);
     let mut digest = [0; 8];
@@ -76,6 +79,13 @@ pub(super) fn request_key(asked: &CallRecord) -> Option<RequestKey> {
         id,
         digest: u64::from_be_bytes(digest),
     })
+}
+
+/// The times, in seconds since the Unix epoch, of replies to NFS calls that may come again. A time that is too late is
+/// that of a clock which was wrong.
+pub(super) fn requests_stay(now: u64) -> RangeInclusive<u64> {
+    let age = REQUEST_AGE.as_secs();
+    now.saturating_sub(age)..=now.saturating_add(age)
 }
 
 impl Manager {
@@ -107,15 +117,23 @@ impl Manager {
             let all = self.beside(|store| look(store, reply_cache::all));
             after_oldest(all.await?.slots, excess).clamp(old.as_secs(), young.as_secs())
         };
-        let before = Before {
+        let stay = Stay {
             slots,
-            requests: now.saturating_sub(REQUEST_AGE).as_secs(),
+            requests: requests_stay(now.as_secs()),
         };
         loop {
+            let stay = stay.clone();
             let forgetting = self.beside(move |store| {
+                // Found by a read, so that changes do not wait for the search.
+                let old = look(store, |view| {
+                    reply_cache::old(view, &stay, FORGET_AT_A_TIME)
+                })?;
                 let mut forgotten = Ok(Forgotten::default());
+                if old.is_empty() {
+                    return forgotten;
+                }
                 let committed = store.commit(&mut |transaction| {
-                    forgotten = reply_cache::forget(transaction, before, FORGET_AT_A_TIME);
+                    forgotten = reply_cache::forget(transaction, &old, &stay);
                     Ok(())
                 });
                 committed.map_err(Failure::from).and(forgotten)
@@ -144,10 +162,11 @@ mod tests {
     use super::*;
     use crate::manager::sizes::tests::Mute;
     use crate::secret::{Secret, ServerKeys};
+    use gannet_meta::limits::REQUEST_ROWS;
     use gannet_meta::reply_cache::{Done, keep};
     use gannet_meta::{MemoryStore, MetaStore};
     use gannet_sim::World;
-    use gannet_wire::volume::Stripes;
+    use gannet_wire::volume::{Call, Entry, ROOT, RequestId, Stripes};
     use std::sync::Arc;
 
     fn of_client(number: u64) -> SlotSequence {
@@ -158,6 +177,47 @@ mod tests {
             slot: 0,
             sequence: 1,
         }
+    }
+
+    /// XIDs of a row follow each other, and those of an earlier time come again.
+    #[test]
+    fn a_request_is_known_by_all_of_it_but_the_slot_and_the_groups() {
+        let asked = |xid, uid, groups: &[u32], name: &[u8], slot| {
+            let entry = Entry {
+                directory: ROOT,
+                name: name.to_vec(),
+            };
+            let id = RequestId {
+                client: [1; 16],
+                xid,
+            };
+            CallRecord {
+                caller: Caller::new(uid, 0, groups),
+                slot_sequence: of_client(slot),
+                call: Call::Remove { entry },
+                request: Some(id),
+            }
+        };
+        let first = request_key(&asked(7, 0, &[], b"a", 1));
+        assert_eq!(request_key(&asked(7, 0, &[3, 4], b"a", 2)), first);
+        let mut rmdir = asked(7, 0, &[], b"a", 1);
+        if let Call::Remove { entry } = rmdir.call {
+            rmdir.call = Call::Rmdir { entry };
+        }
+        for other in [
+            asked(7 + REQUEST_ROWS, 0, &[], b"a", 1),
+            asked(7, 1, &[], b"a", 1),
+            asked(7, 0, &[], b"b", 1),
+            rmdir,
+        ] {
+            let other = request_key(&other).unwrap();
+            assert_ne!(other.digest, first.unwrap().digest, "{other:?}");
+        }
+        let none = CallRecord {
+            request: None,
+            ..asked(7, 0, &[], b"a", 1)
+        };
+        assert_eq!(request_key(&none), None);
     }
 
     #[test]

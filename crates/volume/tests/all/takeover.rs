@@ -255,9 +255,8 @@ async fn race(story: &Story, client: usize, histories: &Histories, ends: &Cell<b
                 Err(status) => panic!("{status}"),
             },
         };
-        let mut history = histories[number].borrow_mut();
-        history.add(called, clock.now(), seen);
-        drop(history);
+        let answered = clock.now();
+        histories[number].borrow_mut().add(called, answered, seen);
         sleep(&clock, Duration::from_millis(clock.random() % 40)).await;
     }
 }

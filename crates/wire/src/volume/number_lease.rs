@@ -72,7 +72,7 @@ enumeration! {
     NumberLeaseOutcome {
         /// The process has the number, counted from before it asked.
         Granted = 0 => "granted",
-        /// The manager's term has not begun. It knows the address now, and may reach the process there.
+        /// The manager's term has not begun, or is not confirmed now. It knows the address, and may reach the process.
         Begins = 1 => "begins",
         /// Another process has the number, and was heard of in this term.
         Taken = 2 => "taken",

@@ -1,5 +1,5 @@
 use super::*;
-use crate::limits::CHANGE_LEN_MAX;
+use crate::limits::{CHANGE_LEN_MAX, REQUEST_AGE};
 use gannet_meta::groups::Groups;
 use gannet_meta::{DamagedValue, JournalMemory, JournaledStore, MemoryStore};
 use gannet_wire::volume::{Chosen, FILE_NAME_MAX, ROOT, RequestId, SYMLINK_MAX, WIDTH_MAX};
@@ -289,6 +289,16 @@ fn a_change_for_an_nfs_call_is_done_once_whichever_server_asks() {
         let found = asks(server, call.clone(), asking, now, requests);
         assert_eq!(found, expected, "{server} {asking:?} at {now}");
     }
+    // The second server asks again, as after a lost answer, and another call has the row.
+    assert_eq!(asks(1, make.clone(), request(1, 7, 4), 2000, 9).0, done);
+    assert_eq!(asks(2, make.clone(), request(1, 7, 4), 2001, 9).0, done);
+    assert_eq!(asks(1, remove, request(1, 7, 5), 2002, 9).0, done);
+    assert_eq!(asks(2, make.clone(), request(1, 7, 4), 2001, 9).0, done);
+    assert_eq!(
+        asks(1, make, None, 2003, 9).0,
+        done,
+        "it was not made again"
+    );
 }
 
 /// Engines take a mebibyte at a time.

@@ -28,7 +28,7 @@ pub(crate) enum Seen {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Name {
     Absent,
-    /// Of this file, if that was seen.
+    /// It stands for this file, if that was seen.
     Present(Option<u64>),
 }
 
@@ -100,7 +100,7 @@ impl History {
         None
     }
 
-    /// What may have come of these, by any of the requests under way.
+    /// All that may have come of these states by requests under way.
     fn done(
         &self,
         possible: BTreeSet<Possible>,
