@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod again;
 mod keys;
 mod moved;
 mod tiles;
