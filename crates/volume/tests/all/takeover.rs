@@ -455,6 +455,39 @@ fn an_engine_that_lost_changes_stops_all_managers_that_have_them() {
 }
 
 #[test]
+fn a_thousand_clients_go_on_with_the_next_manager() {
+    let story = Story::new(21, 0);
+    story.run(|story| async move {
+        let clock = story.clock();
+        let mounts: Vec<VolumeFs> = (0..1000).map(|number| story.mount(number % 2)).collect();
+        let make = |round: &'static str| {
+            let (clock, mounts) = (&clock, &mounts);
+            let each = (0..).zip(mounts).map(move |(number, fs)| {
+                Box::pin(async move {
+                    let name = format!("{round}-{number}");
+                    let how = CreateMode::Unchecked(SetAttributes::default());
+                    insist(clock, async || {
+                        fs.create(&root(), &fs.root(), name.as_bytes(), &how)
+                            .await
+                            .result
+                    })
+                    .await;
+                    clock.now()
+                })
+            });
+            all(each)
+        };
+        make("before").await;
+        let active = story.managers.active().unwrap();
+        story.managers.kill(active);
+        let began = clock.now();
+        let last = make("after").await.into_iter().max().unwrap();
+        let took = last - began;
+        assert!(took < Duration::from_secs(10), "{took:?}");
+    });
+}
+
+#[test]
 fn a_volume_with_its_journal_in_a_file_has_one_manager() {
     let world = World::new(8);
     let bed = common::Bed::new(&world, 2);
