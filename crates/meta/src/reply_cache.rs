@@ -252,19 +252,40 @@ pub struct Forgotten {
     pub requests: usize,
 }
 
-/// The keys of up to `max` replies that do not stay.
+/// The replies of a part of the table that do not stay.
+#[derive(Debug, PartialEq, Eq, Default)]
+pub struct Old {
+    /// Their keys and times.
+    replies: Vec<(Vec<u8>, u64)>,
+    /// The key from which the next part begins, if there is one.
+    pub next: Option<Vec<u8>>,
+}
+
+impl Old {
+    /// Whether all replies of the part stay.
+    pub fn is_empty(&self) -> bool {
+        self.replies.is_empty()
+    }
+}
+
+/// Looks through `rows` rows of the table from the key `from` on: a look holds up all changes.
 ///
 /// # Errors
 /// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
-pub fn old(view: &dyn View, stay: &Stay, max: usize) -> Outcome<Vec<Vec<u8>>> {
-    let (mut old, mut failure) = (Vec::new(), None);
-    view.scan(Table::Replies, &[], &mut |key, value| {
+pub fn old(view: &dyn View, from: &[u8], rows: usize, stay: &Stay) -> Outcome<Old> {
+    let (mut old, mut failure, mut seen) = (Old::default(), None, 0);
+    view.scan(Table::Replies, from, &mut |key, value| {
+        if seen == rows {
+            old.next = Some(key.to_vec());
+            return false;
+        }
+        seen += 1;
         match parse(value) {
             Ok(kept) if stay.keeps(key, kept.since) => {}
-            Ok(_) => old.push(key.to_vec()),
+            Ok(kept) => old.replies.push((key.to_vec(), kept.since)),
             Err(error) => failure = Some(error),
         }
-        failure.is_none() && old.len() < max
+        failure.is_none()
     })?;
     match failure {
         Some(error) => Err(error),
@@ -272,23 +293,21 @@ pub fn old(view: &dyn View, stay: &Stay, max: usize) -> Outcome<Vec<Vec<u8>>> {
     }
 }
 
-/// Removes the replies with these keys, but for those that stay: later ones may have replaced what was old.
+/// Removes these replies, but for those that others have replaced meanwhile.
 ///
 /// # Errors
-/// `Failure::Store`: the store failed. `Failure::Damaged`: one of their values cannot be decoded.
-pub fn forget(
-    transaction: &mut dyn Transaction,
-    old: &[Vec<u8>],
-    stay: &Stay,
-) -> Outcome<Forgotten> {
-    let mut forgotten = Forgotten::default();
-    for key in old {
-        let Some(value) = transaction.get(Table::Replies, key)? else {
-            continue;
-        };
-        if stay.keeps(key, parse(&value)?.since) {
-            continue;
+/// `Failure::Damaged`: one of their values cannot be decoded; nothing was removed. `Failure::Store`: the store failed.
+pub fn forget(transaction: &mut dyn Transaction, old: &Old) -> Outcome<Forgotten> {
+    let mut same = Vec::new();
+    for (key, since) in &old.replies {
+        if let Some(value) = transaction.get(Table::Replies, key)?
+            && parse(&value)?.since == *since
+        {
+            same.push(key);
         }
+    }
+    let mut forgotten = Forgotten::default();
+    for key in same {
         transaction.delete(Table::Replies, key)?;
         if is_request(key) {
             forgotten.requests += 1;
@@ -326,16 +345,22 @@ mod tests {
                 let earlier = slot(it, &slot_sequence(4));
                 assert!(matches!(earlier, Err(Failure::Status(Status::Inval))));
                 assert!(matches!(all(it), Ok(all) if all.slots == [100] && all.requests == 0));
-                let stay = |slots| Stay {
-                    slots,
-                    requests: 0..=0,
+                let old = |it: &dyn View, slots| {
+                    let requests = 0..=0;
+                    old(it, &[], 10, &Stay { slots, requests })
                 };
-                assert!(matches!(old(it, &stay(100), 10), Ok(old) if old.is_empty()));
-                let keys = [key_of(&slot_sequence(5)), b"gone".to_vec()];
-                assert!(matches!(old(it, &stay(101), 10), Ok(old) if old == keys[..1]));
-                let (none, one) = (forget(it, &keys, &stay(100)), forget(it, &keys, &stay(101)));
-                assert!(matches!(none, Ok(Forgotten { slots: 0, .. })));
-                assert!(matches!(one, Ok(Forgotten { slots: 1, .. })));
+                assert!(matches!(old(it, 100), Ok(old) if old.is_empty()));
+                let Ok(found) = old(it, 101) else {
+                    unreachable!("memory does not fail");
+                };
+                assert_eq!((found.replies.len(), &found.next), (1, &None));
+                // Another one replaces it, which stays.
+                keep(it, &slot_sequence(6), 101, &done)?;
+                let none = Forgotten::default();
+                assert!(matches!(forget(it, &found), Ok(it) if it == none));
+                keep(it, &slot_sequence(5), 100, &done)?;
+                assert!(matches!(forget(it, &found), Ok(it) if it.slots == 1));
+                assert!(matches!(forget(it, &found), Ok(it) if it == none));
                 assert!(matches!(slot(it, &slot_sequence(5)), Ok(Slot::New)));
                 assert!(matches!(all(it), Ok(all) if all == AllKept::default()));
                 Ok(())
@@ -387,14 +412,15 @@ mod tests {
                 assert!(matches!(all(it), Ok(all) if all.slots.is_empty() && all.requests == 2));
                 for (requests, left) in [(0..=101, 1), (102..=999, 0)] {
                     let stay = Stay { slots: 0, requests };
-                    let Ok(old) = old(it, &stay, 10) else {
-                        unreachable!("memory does not fail");
-                    };
-                    let forgotten = Forgotten {
-                        slots: 0,
-                        requests: 1,
-                    };
-                    assert!(matches!(forget(it, &old, &stay), Ok(it) if it == forgotten));
+                    let (mut from, mut parts, mut forgotten) = (Some(Vec::new()), 0, 0);
+                    while let Some(key) = from {
+                        let Ok(old) = old(it, &key, 1, &stay) else {
+                            unreachable!("memory does not fail");
+                        };
+                        forgotten += forget(it, &old).map_or(9, |it| it.requests);
+                        (from, parts) = (old.next, parts + 1);
+                    }
+                    assert_eq!((parts, forgotten), (left + 1, 1));
                     assert!(matches!(all(it), Ok(all) if all.requests == left));
                 }
                 Ok(())

@@ -167,16 +167,16 @@ pub const REPLY_AGE_MIN: Duration = Duration::from_secs(600);
 pub const REPLIES_MAX: usize = 1 << 18;
 /// Above this number, the oldest go.
 pub const REPLIES_CROWDED: usize = REPLIES_MAX / 4 * 3;
-/// How long the manager knows which NFS calls it did changes for: as long as a server tries a change, and longer than
-/// its address takes to move.
-pub const REQUEST_AGE: Duration = Duration::from_secs(300);
+/// How long the manager knows which NFS calls it did changes for: as long as a server tries a change, which may have
+/// been done at the start, and as long again for its address to move.
+pub const REQUEST_AGE: Duration = Duration::from_secs(600);
 /// Replies under NFS calls that it keeps: those of 512 clients that are busy within that time. Above this number, none
 /// is kept in a row that had none.
 pub const REQUESTS_MAX: usize = 1 << 17;
-/// How often it looks for old ones, and how many it forgets in one transaction.
+/// How often it looks for old ones, and how many it looks at together.
 pub const FORGET_EVERY: Duration = Duration::from_secs(30);
 /// See [`FORGET_EVERY`].
-pub const FORGET_AT_A_TIME: usize = 10_000;
+pub const FORGET_AT_A_TIME: usize = 1000;
 /// Changes of metadata that wait for a transaction.
 pub const CHANGES_MAX: usize = 1 << 14;
 /// Changes that share a transaction, at most; fewer if they are long ([`RECORD_LEN_MAX`]).

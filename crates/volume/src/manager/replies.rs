@@ -9,7 +9,8 @@ use crate::limits::{
     FORGET_AT_A_TIME, FORGET_EVERY, REPLIES_CROWDED, REPLIES_MAX, REPLY_AGE, REPLY_AGE_MIN,
     REQUEST_AGE, REQUESTS_MAX,
 };
-use gannet_meta::namespace::Failure;
+use gannet_meta::MetaStore;
+use gannet_meta::namespace::{Failure, Outcome};
 use gannet_meta::reply_cache::{self, AllKept, Forgotten, RequestKey, Stay};
 use gannet_runtime::sleep;
 use gannet_wire::volume::{CallRecord, Caller, SlotSequence, Status};
@@ -121,30 +122,39 @@ impl Manager {
             slots,
             requests: requests_stay(now.as_secs()),
         };
-        loop {
+        let mut from = Some(Vec::new());
+        while let Some(key) = from {
             let stay = stay.clone();
-            let forgetting = self.beside(move |store| {
-                // Found by a read, so that changes do not wait for the search.
-                let old = look(store, |view| {
-                    reply_cache::old(view, &stay, FORGET_AT_A_TIME)
-                })?;
-                let mut forgotten = Ok(Forgotten::default());
-                if old.is_empty() {
-                    return forgotten;
-                }
-                let committed = store.commit(&mut |transaction| {
-                    forgotten = reply_cache::forget(transaction, &old, &stay);
-                    Ok(())
-                });
-                committed.map_err(Failure::from).and(forgotten)
-            });
-            let forgotten = forgetting.await?;
+            let forgetting = self.beside(move |store| forget_part(store, &key, &stay));
+            let (forgotten, next) = forgetting.await?;
             self.replies.forgotten(&forgotten);
-            if forgotten.slots + forgotten.requests < FORGET_AT_A_TIME {
-                return Ok(());
-            }
+            from = next;
         }
+        Ok(())
     }
+}
+
+/// Removes the replies of the next rows that do not stay; gives their number, and the key from which to go on.
+fn forget_part(
+    store: &dyn MetaStore,
+    from: &[u8],
+    stay: &Stay,
+) -> Outcome<(Forgotten, Option<Vec<u8>>)> {
+    let old = look(store, |view| {
+        reply_cache::old(view, from, FORGET_AT_A_TIME, stay)
+    })?;
+    if old.is_empty() {
+        return Ok((Forgotten::default(), old.next));
+    }
+    let mut forgotten = Ok(Forgotten::default());
+    store.commit(&mut |transaction| {
+        forgotten = match reply_cache::forget(transaction, &old) {
+            Err(Failure::Store(error)) => return Err(error),
+            outcome => outcome,
+        };
+        Ok(())
+    })?;
+    Ok((forgotten?, old.next))
 }
 
 /// The time right after the `count` oldest of `times`, in seconds; 0 for none.
@@ -162,9 +172,9 @@ mod tests {
     use super::*;
     use crate::manager::sizes::tests::Mute;
     use crate::secret::{Secret, ServerKeys};
+    use gannet_meta::MemoryStore;
     use gannet_meta::limits::REQUEST_ROWS;
-    use gannet_meta::reply_cache::{Done, keep};
-    use gannet_meta::{MemoryStore, MetaStore};
+    use gannet_meta::reply_cache::{Done, keep, keep_request};
     use gannet_sim::World;
     use gannet_wire::volume::{Call, Entry, ROOT, RequestId, Stripes};
     use std::sync::Arc;
@@ -207,6 +217,10 @@ mod tests {
         for other in [
             asked(7 + REQUEST_ROWS, 0, &[], b"a", 1),
             asked(7, 1, &[], b"a", 1),
+            CallRecord {
+                caller: Caller::new(0, 1, &[]),
+                ..asked(7, 0, &[], b"a", 1)
+            },
             asked(7, 0, &[], b"b", 1),
             rmdir,
         ] {
@@ -247,6 +261,17 @@ mod tests {
                     let age = if number < count - 500 { 3600 } else { 0 };
                     let since = now + 10_000 - age - u64::from(number < 1500);
                     keep(it, &of_client(number), since, &Done::default())
+                })?;
+                // Of NFS calls: too old when they are looked for, young, and of a clock that was ahead.
+                (0..6).try_for_each(|xid| {
+                    let client = [7; 16];
+                    let request = RequestKey {
+                        id: RequestId { client, xid },
+                        digest: 1,
+                    };
+                    let age = REQUEST_AGE.as_secs();
+                    let since = now + 10_000 + [0, 0, age, age, age, 3 * age][xid as usize] - age;
+                    keep_request(it, &request, since.saturating_sub(1), &Done::default())
                 })
             });
             filled.unwrap();
@@ -255,7 +280,9 @@ mod tests {
             let stripes = Stripes::everywhere(4096);
             let manager = Manager::open(runtime, kept, keys, Rc::new(Mute), stripes).unwrap();
             assert_eq!(manager.replies.slots.get() as u64, count);
+            assert_eq!(manager.replies.requests.get(), 6);
             manager.forget_old_replies().await.unwrap();
+            assert_eq!(manager.replies.requests.get(), 3);
             manager.replies.slots.get()
         });
         assert_eq!(left.unwrap(), REPLIES_CROWDED - 500);

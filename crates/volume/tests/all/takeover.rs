@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::history::{History, Seen};
+use common::history::{History, Seen, twice};
 use common::{VOLUME_UNIT, root};
 use gannet_dst::volume::{Bed, Carrier, Managers};
 use gannet_runtime::{Handle, Instant, all, sleep};
@@ -251,7 +251,10 @@ async fn race(story: &Story, client: usize, histories: &Histories, ends: &Cell<b
             _ => match fs.lookup(&caller, &top, name.as_bytes()).await.0 {
                 Ok((found, _)) => Seen::Found(file(&found)),
                 Err(Status::Noent) => Seen::NotThere,
-                Err(Status::Jukebox) => continue,
+                Err(Status::Jukebox) => {
+                    sleep(&clock, Duration::from_millis(50)).await;
+                    continue;
+                }
                 Err(status) => panic!("{status}"),
             },
         };
@@ -329,6 +332,11 @@ fn survive(seed: u64, loses: u64, faults: &'static [Fault]) {
         let racing = all((0..2).map(|client| Box::pin(race(story, client, &histories, ends))));
         let clients = gannet_runtime::both(working, gannet_runtime::both(contending, racing));
         let ((known, (grants, _)), ()) = gannet_runtime::both(clients, striking).await;
+        let made = histories.iter().flat_map(|it| {
+            let history = it.borrow();
+            history.made().collect::<Vec<u64>>()
+        });
+        assert_eq!(twice(made), None, "one file has two names");
         for history in &histories {
             let history = history.borrow();
             assert!(history.len() > 100, "{}", history.len());

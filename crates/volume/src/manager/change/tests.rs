@@ -255,7 +255,8 @@ fn a_change_for_an_nfs_call_is_done_once_whichever_server_asks() {
         given.room.requests = requests;
         let done = commit(&store, vec![work], &given).unwrap();
         let outcome = done.outcomes[0].as_ref().map(|_| ()).map_err(|it| *it);
-        (outcome, done.new_replies.requests)
+        let new = done.new_replies;
+        (outcome, new.requests, new.slots)
     };
     let entry = |name: &[u8]| Entry {
         directory: ROOT,
@@ -269,36 +270,41 @@ fn a_change_for_an_nfs_call_is_done_once_whichever_server_asks() {
     let (done, exists, gone) = (Ok(()), Err(Status::Exist), Err(Status::Noent));
     let age = REQUEST_AGE.as_secs();
     for (server, call, asking, now, requests, expected) in [
-        (1, &make, request(1, 7, 1), 1, 1, (done, 1)),
-        (2, &make, request(1, 7, 1), 2, 0, (done, 0)),
-        (2, &make, request(1, 7, 2), 3, 9, (exists, 0)),
-        (2, &make, request(2, 7, 1), 4, 9, (exists, 0)),
-        (2, &make, None, 5, 9, (exists, 0)),
+        (1, &make, request(1, 7, 1), 1, 1, (done, 1, 1)),
+        (2, &make, request(1, 7, 1), 2, 0, (done, 0, 1)),
+        (2, &make, request(1, 7, 2), 3, 9, (exists, 0, 0)),
+        (2, &make, request(2, 7, 1), 4, 9, (exists, 0, 0)),
+        (2, &make, None, 5, 9, (exists, 0, 0)),
         // What failed is tried again, and what was done is known until the client has another call in its row.
-        (1, &remove, request(1, 8, 2), 6, 1, (done, 1)),
-        (2, &remove, request(1, 8, 2), 7, 1, (done, 0)),
-        (2, &remove, request(1, 9, 2), 8, 1, (gone, 0)),
+        (1, &remove, request(1, 8, 2), 6, 1, (done, 1, 0)),
+        (2, &remove, request(1, 8, 2), 7, 1, (done, 0, 0)),
+        (2, &remove, request(1, 9, 2), 8, 1, (gone, 0, 0)),
         // Without room it is done, but not known by the call.
-        (1, &make, request(3, 1, 1), 9, 0, (done, 0)),
-        (2, &make, request(3, 1, 1), 10, 9, (exists, 0)),
+        (1, &make, request(3, 1, 1), 9, 0, (done, 0, 0)),
+        (2, &make, request(3, 1, 1), 10, 9, (exists, 0, 0)),
         // A used row needs no room.
-        (1, &remove, request(1, 7, 3), 11, 0, (done, 0)),
-        (2, &remove, request(1, 7, 3), 11 + age, 0, (done, 0)),
-        (2, &remove, request(1, 7, 3), 12 + age, 0, (gone, 0)),
+        (1, &remove, request(1, 7, 3), 11, 0, (done, 0, 0)),
+        (2, &remove, request(1, 7, 3), 11 + age, 0, (done, 0, 0)),
+        (2, &remove, request(1, 7, 3), 12 + age, 0, (gone, 0, 0)),
+        // By a clock that was ahead of the present one.
+        (1, &make, request(1, 7, 4), 5000, 9, (done, 0, 0)),
+        (3, &make, request(1, 7, 4), 5000 - age, 9, (done, 0, 1)),
+        (4, &make, request(1, 7, 4), 4999 - age, 9, (exists, 0, 0)),
+        (1, &remove, request(1, 7, 5), 5001, 9, (done, 0, 0)),
     ] {
         let found = asks(server, call.clone(), asking, now, requests);
         assert_eq!(found, expected, "{server} {asking:?} at {now}");
     }
     // The second server asks again, as after a lost answer, and another call has the row.
-    assert_eq!(asks(1, make.clone(), request(1, 7, 4), 2000, 9).0, done);
-    assert_eq!(asks(2, make.clone(), request(1, 7, 4), 2001, 9).0, done);
-    assert_eq!(asks(1, remove, request(1, 7, 5), 2002, 9).0, done);
-    assert_eq!(asks(2, make.clone(), request(1, 7, 4), 2001, 9).0, done);
-    assert_eq!(
-        asks(1, make, None, 2003, 9).0,
-        done,
-        "it was not made again"
-    );
+    for (server, call, asking, now, why) in [
+        (1, &make, request(1, 7, 6), 6000, "it is there"),
+        (2, &make, request(1, 7, 6), 6001, "it was done before"),
+        (1, &remove, request(1, 7, 7), 6002, "it is gone"),
+        (2, &make, request(1, 7, 6), 6001, "the slot has it"),
+        (1, &make, None, 6003, "it was not made again"),
+    ] {
+        assert_eq!(asks(server, call.clone(), asking, now, 9).0, done, "{why}");
+    }
 }
 
 /// Engines take a mebibyte at a time.

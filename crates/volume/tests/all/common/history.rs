@@ -71,7 +71,15 @@ impl History {
         self.requests.len()
     }
 
-    /// The answer that fits no order, if there is one. The name was absent at first.
+    /// The files whose making was acknowledged.
+    pub(crate) fn made(&self) -> impl Iterator<Item = u64> {
+        self.requests.iter().filter_map(|(.., seen)| match seen {
+            Seen::Made(file) => Some(*file),
+            _ => None,
+        })
+    }
+
+    /// The answer that fits no order, if there is one. The name was absent at first, and each file is made once.
     pub(crate) fn misfit(&self) -> Option<String> {
         let mut events = Vec::new();
         for (number, (called, answered, _)) in self.requests.iter().enumerate() {
@@ -80,6 +88,9 @@ impl History {
         }
         // Of those at one time the calls come first: nothing says that one answer was there before another call.
         events.sort_unstable();
+        if let Some(twice) = twice(self.made()) {
+            return Some(format!("file {twice} was made twice"));
+        }
         let mut under_way = BTreeSet::new();
         let mut possible = BTreeSet::from([(Name::Absent, BTreeSet::new())]);
         for (time, is_answer, number) in events {
@@ -110,7 +121,13 @@ impl History {
         let mut new: Vec<Possible> = possible.into_iter().collect();
         while let Some((name, done)) = new.pop() {
             for number in under_way.difference(&done) {
-                let Some(after) = self.requests[*number].2.after(name) else {
+                let seen = self.requests[*number].2;
+                // A request that was given up made a file that no other one is told that it made.
+                let is_others = match (name, seen) {
+                    (Name::Present(None), Seen::Found(file)) => self.made().any(|it| it == file),
+                    _ => false,
+                };
+                let Some(after) = seen.after(name).filter(|_| !is_others) else {
                     continue;
                 };
                 let mut done = done.clone();
@@ -122,6 +139,12 @@ impl History {
         }
         all
     }
+}
+
+/// A number that comes twice.
+pub(crate) fn twice(numbers: impl Iterator<Item = u64>) -> Option<u64> {
+    let mut all = BTreeSet::new();
+    (numbers.into_iter()).find(|number| !all.insert(*number))
 }
 
 fn of(requests: &[(u64, u64, Seen)]) -> Option<String> {
@@ -148,6 +171,7 @@ fn answers_fit_an_order_or_not() {
         (false, &[(0, 1, Made(1)), (2, 3, Made(2))]),
         (false, &[(0, 1, Made(1)), (2, 3, Found(2))]),
         (false, &[(0, 1, Exists)]),
+        (false, &[(0, 1, Made(1)), (2, 3, Removed), (4, 5, Made(1))]),
         // One of two at the same time was first.
         (true, &[(0, 9, Made(1)), (1, 3, NotThere), (2, 8, Found(1))]),
         (
@@ -161,6 +185,15 @@ fn answers_fit_an_order_or_not() {
         (true, &[(0, 1, MayMake), (2, 3, NotThere), (4, 5, Found(7))]),
         (true, &[(0, 1, MayMake), (2, 3, NotThere), (4, 5, NotThere)]),
         (true, &[(0, 1, MayMake), (2, 3, Exists), (4, 5, Removed)]),
+        (
+            false,
+            &[
+                (0, 1, MayMake),
+                (2, 3, Made(1)),
+                (4, 5, Removed),
+                (6, 7, Found(1)),
+            ],
+        ),
         (
             false,
             &[(0, 1, MayMake), (2, 3, Found(7)), (4, 5, Found(8))],
