@@ -1,5 +1,6 @@
-//! Three managers over an engine, of which the active one is killed, stopped and asked to end, under load. `cargo xtask
-//! failover` runs it on the release binary. Elsewhere it is ignored, because it bounds a time and needs the engine.
+//! Three managers over an engine, of which the active one is killed, stopped and asked to end, under load. The other
+//! servers of the volume and members of the engine have faults, too. `cargo xtask failover` runs it on the release
+//! binary. Elsewhere it is ignored, because it bounds a time and needs the engine.
 
 #![allow(clippy::unwrap_used)]
 
@@ -155,12 +156,17 @@ impl Bed {
     }
 
     fn io_server(&self, number: usize) -> Process {
+        let command = self.io_server_command(number);
+        Process::start(command, self.place.path(&format!("io-server-{number}")))
+    }
+
+    fn io_server_command(&self, number: usize) -> Command {
         let role = format!("io-server={number}");
         let mut command = gannet();
         command.args(["serve", "--log", "warn", "--role", &role, "--volume"]);
         command.arg(self.place.path("volume-0"));
         command.args(["--native", support::FREE_PORT]);
-        Process::start(command, self.place.path(&format!("io-server-{number}")))
+        command
     }
 
     /// A host with NFS alone, which has no metadata.
@@ -270,6 +276,54 @@ impl Bed {
     }
 }
 
+/// A fault of a server that is no manager.
+#[derive(Debug, Clone, Copy)]
+enum OtherFault {
+    /// An I/O server is killed, and started again.
+    IoServerKilled,
+    IoServerStopped,
+    NfsServerStopped,
+}
+
+const OTHER_FAULTS: [OtherFault; 3] = [
+    OtherFault::IoServerKilled,
+    OtherFault::IoServerStopped,
+    OtherFault::NfsServerStopped,
+];
+
+impl Bed {
+    /// A server that is no manager has a fault, another one each time. Each fault and its end are of one child: a child
+    /// of this process closes the files that programs here have open on the mounts, and waits for the server with that.
+    fn strike_other(&mut self, round: usize) {
+        let fault = OTHER_FAULTS[round % OTHER_FAULTS.len()];
+        let number = round / OTHER_FAULTS.len() % 2;
+        println!("{fault:?}: server {number}");
+        let stopped = match fault {
+            OtherFault::IoServerKilled => {
+                let serve = self.io_server_command(number);
+                let killed = self.io_servers[number].child.id().to_string();
+                let mut command = Command::new("sh");
+                // It has the folder until it is gone, which takes a moment.
+                let gone = "while kill -s 0 \"$0\" 2>/dev/null; do sleep 0.02; done";
+                let script = format!("kill -s KILL \"$0\"; {gone}; exec \"$@\"");
+                command.args(["-c", &script, &killed]);
+                command.arg(serve.get_program()).args(serve.get_args());
+                let output = self.place.path(&format!("io-server-{number}-{round}"));
+                let next = Process::start(command, output);
+                let mut before = std::mem::replace(&mut self.io_servers[number], next);
+                assert!(!before.wait().success());
+                return;
+            }
+            OtherFault::IoServerStopped => &self.io_servers[number],
+            OtherFault::NfsServerStopped => &self.nfs[number],
+        };
+        let (pid, seconds) = (stopped.child.id(), INTERVAL.as_secs());
+        let stop = format!("kill -s STOP {pid}; sleep {seconds}; kill -s CONT {pid}");
+        let done = Command::new("sh").args(["-c", &stop]).status();
+        assert!(done.unwrap().success());
+    }
+}
+
 /// A program that uses two servers of NFS in turn.
 struct NfsLoad {
     ends: Arc<AtomicBool>,
@@ -355,6 +409,8 @@ fn programs_outlive_managers(engine: impl FnOnce(&Place) -> Box<dyn Cluster>) {
         bed.strike(FAULTS[round % FAULTS.len()]);
         std::thread::sleep(INTERVAL / 2);
         bed.engine.strike(round);
+        std::thread::sleep(INTERVAL);
+        bed.strike_other(round);
         std::thread::sleep(INTERVAL);
         let outcome = load.finish();
         println!("round {round}: {outcome}; {} files by NFS", nfs.finish());
