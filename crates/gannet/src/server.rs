@@ -251,10 +251,14 @@ impl Tally {
     /// Reads everything that is counted, and tells what is wrong. Waits a second at most, for cores that do not answer.
     pub async fn read(&self) -> Reading {
         let stuck = numbers::publish(&self.0.cores, None).await;
-        let health = match (*self.0.stop.borrow(), stuck.is_empty()) {
-            (true, _) => Health::Stopping,
-            (false, true) => Health::Ready,
-            (false, false) => Health::Stuck(stuck),
+        let health = if *self.0.stop.borrow() {
+            Health::Stopping
+        } else if !stuck.is_empty() {
+            Health::Stuck(stuck)
+        } else if let Some(waiting) = numbers::waits_for_manager(&self.0.cores) {
+            Health::Waiting(waiting)
+        } else {
+            Health::Ready
         };
         let mut counted = self.0.registry.read();
         let budget = &self.0.parts.budget;
@@ -316,4 +320,6 @@ pub enum Health {
     Stopping,
     /// These cores did not answer within a second: their clients wait too.
     Stuck(Vec<usize>),
+    /// No manager of the volume that it exports has answered for so long: calls wait.
+    Waiting(Duration),
 }

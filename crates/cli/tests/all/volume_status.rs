@@ -182,6 +182,27 @@ fn a_manager_that_serves_no_names_is_not_healthy() {
 }
 
 #[test]
+fn an_nfs_server_without_a_manager_is_not_healthy_until_there_is_one() {
+    let mut bed = Bed::new(1);
+    let at = bed.manager.native.clone();
+    let words = ["--volume", &bed.volume, "--role", "nfs", "--manager", &at];
+    let nfs = ["--nfs-tcp", FREE_PORT, "--nfs-rdma", "off"];
+    let nfs = Server::with(&[&words[..], &nfs, &["--admin", FREE_PORT]].concat());
+    let is_well = || get(&nfs.admin, "/health").0.ends_with("200 OK");
+    assert!(is_well());
+    // No client has asked for anything: the address of NFS is to move before one does.
+    bed.manager.kill();
+    wait_until("the server misses the manager", || !is_well());
+    let (_, health) = get(&nfs.admin, "/health");
+    let health: Value = serde_json::from_str(&health).unwrap();
+    assert_eq!(health["state"], "waiting", "{health}");
+    assert_eq!(metric(&nfs.admin, "gannet_ready"), Some(0.0));
+    let words = ["--volume", &bed.volume, "--role", "manager"];
+    bed.manager = Server::with(&[&words[..], &["--native", &at]].concat());
+    wait_until("the server has the next manager", is_well);
+}
+
+#[test]
 fn numbers_of_the_metadata_and_of_disks_are_told() {
     let bed = Bed::new(1);
     let file = bed.place.text("file");

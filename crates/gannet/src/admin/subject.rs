@@ -59,6 +59,13 @@ pub(super) fn state(health: &Health) -> (bool, Value) {
             "why": format!("cores {cores:?} did not answer within a second: see the log for what they wait for"),
             "cores": cores,
         }),
+        Health::Waiting(waiting) => json!({
+            "state": "waiting",
+            "why": format!(
+                "no manager of the volume has answered for {} s, and calls wait: see the log of the managers, and the way to them",
+                waiting.as_secs()
+            ),
+        }),
     };
     (*health == Health::Ready, answer)
 }

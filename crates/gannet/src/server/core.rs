@@ -116,8 +116,6 @@ fn read<V: Vfs>(
     domains: &[Rc<dyn Domain>],
     stores: &impl OpenStores<V>,
 ) -> Published {
-    #[cfg(not(feature = "volumes"))]
-    let _ = stores;
     let registrations = rpc.registrations().into_iter();
     let regions = domains.iter().map(|domain| domain.stats());
     Published {
@@ -125,6 +123,7 @@ fn read<V: Vfs>(
         regions: regions.fold(RegionStats::default(), Add::add),
         memory: rpc.memory_in_use(),
         memory_kept: rpc.memory_kept(),
+        manager_silent_for: stores.manager_silent_for(),
         #[cfg(feature = "volumes")]
         volume: stores.volume_counters(),
     }

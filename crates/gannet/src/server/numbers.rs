@@ -9,9 +9,13 @@ use gannet_nfs::server::Operations;
 use gannet_rpc::{Counters, MemoryInUse};
 use std::ops::Add;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Exports that a core shall serve from now on, in place of those before.
 type NewExports = Option<Arc<Content>>;
+
+/// Managers are away for less when they are switched. A mount waits for as long before it says so.
+const WAIT_MIN: Duration = Duration::from_secs(3);
 
 /// The numbers of one core.
 pub(super) struct CoreNumbers {
@@ -29,6 +33,8 @@ pub(super) struct Published {
     pub(super) memory: MemoryInUse,
     /// Bytes of payload memory that nothing uses.
     pub(super) memory_kept: usize,
+    /// How long the volume that this core exports has had no manager; `None` while it has one, and without a volume.
+    pub(super) manager_silent_for: Option<Duration>,
     /// The clients of the volume that this core exports, if it does.
     #[cfg(feature = "volumes")]
     pub(super) volume: Option<gannet_volume::client::ClientCounters>,
@@ -88,6 +94,14 @@ pub(super) fn total<T: Default + Add<Output = T>>(
 ) -> T {
     let each = cores.iter().map(|core| part(core.published()));
     each.fold(T::default(), Add::add)
+}
+
+/// How long calls have waited for a manager of the volume on some core; `None` if they do not, or not for long.
+pub(super) fn waits_for_manager(cores: &[Arc<CoreNumbers>]) -> Option<Duration> {
+    let silent = cores
+        .iter()
+        .filter_map(|core| core.published().manager_silent_for);
+    silent.max().filter(|silent| *silent >= WAIT_MIN)
 }
 
 /// The families of the other numbers of [`Published`], in the order of `Published::numbers`.

@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use std::ops::Add;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Opens the stores of exports, again and again.
 pub(super) trait OpenStores<V> {
@@ -26,6 +27,11 @@ pub(super) trait OpenStores<V> {
     /// The counters of the clients of a volume among the stores, if they are such clients.
     #[cfg(feature = "volumes")]
     fn volume_counters(&self) -> Option<ClientCounters> {
+        None
+    }
+
+    /// How long they have had no manager of their volume; `None` while they need none, or have one.
+    fn manager_silent_for(&self) -> Option<Duration> {
         None
     }
 }
@@ -118,5 +124,13 @@ impl OpenStores<VolumeFs> for VolumeStores {
         let watches = self.watches.borrow();
         let counters = watches.iter().map(ClientWatch::counters);
         Some(counters.fold(ClientCounters::default(), Add::add))
+    }
+
+    fn manager_silent_for(&self) -> Option<Duration> {
+        let watches = self.watches.borrow();
+        watches
+            .iter()
+            .filter_map(ClientWatch::manager_silent_for)
+            .max()
     }
 }

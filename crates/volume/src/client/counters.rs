@@ -8,6 +8,7 @@ use gannet_metrics::{Exposition, Family, Kind, Label};
 use std::cell::Cell;
 use std::ops::Add;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The counters of a client of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,6 +59,11 @@ impl ClientWatch {
             copied_bytes: self.copied.get(),
             reconnects: self.servers.reconnects(),
         }
+    }
+
+    /// How long the client has had no connection to a manager; `None` while it has one. Has it try one.
+    pub fn manager_silent_for(&self) -> Option<Duration> {
+        self.servers.manager_silent_for()
     }
 }
 

@@ -255,6 +255,20 @@ impl Servers {
         self.reconnects.get()
     }
 
+    /// How long no manager could be connected; `None` while one is, and in the manager's own process. Where there is no
+    /// connection, one is tried meanwhile: a reader asks now and then, also when no client does.
+    pub(crate) fn manager_silent_for(self: &Rc<Self>) -> Option<Duration> {
+        if self.managers.borrow().is_empty() && self.find_manager.borrow().is_none() {
+            return None;
+        }
+        let (seat, now) = (self.seat(Peer::Manager), self.runtime.now());
+        if self.known(&seat, now).is_none() {
+            self.try_again(Peer::Manager, &seat);
+        }
+        let since = seat.silent_since.get()?;
+        Some(now.duration_since(since))
+    }
+
     /// A connection to the manager.
     pub(crate) async fn manager(self: &Rc<Self>) -> Result<Link, LinkError> {
         self.reach(Peer::Manager, self.runtime.now()).await
