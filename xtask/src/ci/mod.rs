@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use cost::{Budget, Cost, Meter};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 /// Seeds of volumes with copies.
@@ -80,16 +81,18 @@ impl Gate<'_> {
         self.step("tidy", tidy::run)?;
         self.step("licences", licences::check)?;
         self.step("alert rules", alerts::run)?;
+        // Each of the two builds ends with crates that wait for one another, which leaves a core to the other one.
+        let building = self.beside("release build", release_build(), &variables)?;
         self.step("test build", |root| {
             Step::cargo("test --workspace --locked --no-run").run(root)
         })?;
         self.step("nothing is built twice", rebuilds::check)?;
-        let building = self.beside("release build", release_build(), &variables)?;
         let waiting = Step::cargo(WAITING_TESTS);
         let waiting = self.beside("tests that wait", waiting, &variables)?;
         self.step("tests", |root| {
             let tests = Step::cargo("test --workspace --locked");
             let tests = tests.with_variable("GANNET_TESTS_THAT_WAIT", "elsewhere");
+            let tests = tests.with_variable("RUST_TEST_THREADS", &test_threads().to_string());
             tests.with_path(LEFT_OUT, left_out).run(root)
         })?;
         self.join(building)?;
@@ -206,6 +209,11 @@ impl Gate<'_> {
 /// A binary of [`release_build`].
 fn release(name: &str) -> Result<PathBuf> {
     Ok(target_folder()?.join("release").join(name))
+}
+
+/// Twice the cores: a test that waits for a server to start, end or stay away leaves its core to others.
+fn test_threads() -> usize {
+    2 * std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// One build of all binaries that later steps run.
