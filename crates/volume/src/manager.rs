@@ -44,8 +44,9 @@ use gannet_meta::{self as meta, MetaStore, View, gives_privileges};
 use gannet_runtime::{Handle, LocalFuture, Notify, all, run_blocking};
 use gannet_wire::volume::{
     AccessAnswer, AccessMask, Appending, AttributeReferences, BODY_MAX, Body, Call, CallRecord,
-    Caller, Capability, Entry, FileId, FileKind, Found, FoundFiles, Granted, Inode, LayoutRecord,
-    Listed, Operation, PAGE_ENTRIES_MAX, Page, SLOTS_MAX, SetTimestamp, Status, Stripes, Timestamp,
+    Caller, Capability, DONE_UNCONFIRMED, Entry, FileId, FileKind, Found, FoundFiles, Granted,
+    Inode, LayoutRecord, Listed, Operation, PAGE_ENTRIES_MAX, Page, SLOTS_MAX, SetTimestamp,
+    SlotSequence, Status, Stripes, Timestamp,
 };
 use gannet_wire::xdr::to_bytes;
 use group_commit::GroupCommit;
@@ -626,6 +627,7 @@ impl Manager {
         };
         let is_question = call.as_ref().is_ok_and(|it| !it.call.is_change());
         Box::pin(async move {
+            let mut slot = None;
             let done = match call {
                 // -1 means "no change" to chown(2), so a file of this user could not be given to another.
                 Ok(CallRecord { caller, .. }) if [caller.uid, caller.gid].contains(&u32::MAX) => {
@@ -634,6 +636,7 @@ impl Manager {
                 Ok(mut asked) if asked.slot_sequence.slot < SESSION_SLOTS => {
                     // The session is authenticated. With identities of its own, a peer could fill the reply cache.
                     asked.slot_sequence.client = link.session();
+                    slot = (!is_question).then_some(asked.slot_sequence);
                     if is_question {
                         self.answer_question(&link, asked).await
                     } else {
@@ -642,8 +645,21 @@ impl Manager {
                 }
                 _ => Err(Status::Inval),
             };
-            Answer::of(self.office.within_lease(done, is_question).await)
+            let done = self.office.within_lease(done, is_question).await;
+            let is_done = |slot| self.is_kept(slot);
+            let is_unconfirmed = done == Err(Status::Jukebox) && slot.as_ref().is_some_and(is_done);
+            let mut answer = Answer::of(done);
+            if is_unconfirmed {
+                answer.body = DONE_UNCONFIRMED.to_vec();
+            }
+            answer
         })
+    }
+
+    /// Whether a change is durable: its reply is in the slot.
+    fn is_kept(&self, slot: &SlotSequence) -> bool {
+        let found = self.look(|view| meta::reply_cache::slot(view, slot));
+        matches!(found, Ok(meta::reply_cache::Slot::Answered(_)))
     }
 }
 

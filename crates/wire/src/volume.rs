@@ -82,7 +82,7 @@ pub use registry::{
 pub use replication::{ObjectChange, Replicated, Replication};
 pub use shape::{Description, Level, Piece, Pieces, Shape};
 pub use snapshot::{METADATA_KEY_MAX, MetadataPage, MetadataPair, MetadataRequest};
-pub use status::{Stability, Status};
+pub use status::{DONE_UNCONFIRMED, Stability, Status};
 pub use stripes::{Chosen, Stripes, StripesError};
 pub use term::{TERM_LEN, Term, TermAnswer, TermCall, TermStage};
 pub use wish::{GroupWish, Renewal, Renewals, Renewed, Wish};

@@ -600,11 +600,10 @@ impl Front {
             siblings,
         );
         let client = client.signing_handles_with(self.handles).resolving(find);
+        // A kernel repeats what is refused for now as another request. A manager that took over knows this one.
+        let client = client.finishing_changes(CHANGE_PATIENCE);
         Ok(match finder {
-            // A kernel repeats what is refused for now as another request. A manager that took over knows this one.
-            Some(finder) => client
-                .finding_managers(finder)
-                .finishing_changes(CHANGE_PATIENCE),
+            Some(finder) => client.finding_managers(finder),
             None => client,
         })
     }

@@ -45,8 +45,8 @@ use gannet_runtime::{Handle, Instant, LogLimit, sleep, timeout};
 use gannet_vfs::limits::NAME_MAX;
 use gannet_vfs::{Attributes, Credentials, FileHandle, FileKind, Status, Verifier};
 use gannet_wire::volume::{
-    Call, Capability, Class, FileId, Found, FoundFiles, Granted, LayoutRecord, Placement, Shape,
-    SlotSequence, VolumeRecord,
+    Call, Capability, Class, DONE_UNCONFIRMED, FileId, Found, FoundFiles, Granted, LayoutRecord,
+    Placement, Shape, SlotSequence, VolumeRecord,
 };
 use gannet_wire::xdr::{Decode, Decoder, from_bytes};
 use guards::{ChangeGuard, ranges_of};
@@ -310,9 +310,11 @@ impl VolumeFs {
             let away = match asked {
                 Ok(answer) => match status_of(&answer) {
                     None => return Ok(answer),
-                    Some(Status::Jukebox) => OperationError::ManagerWaits {
-                        is_question: !call.is_change(),
-                    },
+                    Some(Status::Jukebox) => {
+                        may_be_done |= answer.body() == DONE_UNCONFIRMED;
+                        let is_question = !call.is_change();
+                        OperationError::ManagerWaits { is_question }
+                    }
                     Some(status) => {
                         let refused = OperationError::ManagerRefused(status);
                         return Err(self.last_error.note(self.now(), &refused));

@@ -262,3 +262,37 @@ fn trouble_is_not_that_of_another_operation() {
     let why = why.unwrap();
     assert!(!why.contains("I/O server"), "{why}");
 }
+
+/// A change that the manager has done and cannot confirm is no refusal: NFS clients would repeat it as another call.
+#[test]
+fn a_change_that_is_done_is_answered_when_the_servers_are_back() {
+    for (finishes, expected) in [(true, Ok(())), (false, Err(Status::Jukebox))] {
+        let world = World::new(5);
+        let bed = Rc::new(Bed::new(&world, Carrier::iwarp(), 1, VOLUME_UNIT));
+        let node = world.add_node("core");
+        let outcome = world.run(async move {
+            bed.start();
+            let mut fs = bed.mount_with(&node, Siblings::new(1));
+            if finishes {
+                fs = fs.finishing_changes(Duration::from_secs(300));
+            }
+            let (caller, file) = (root(), shared_file(&[&fs]).await);
+            let cut = SetAttributes {
+                size: Some(10),
+                ..SetAttributes::default()
+            };
+            bed.kill_io_server(0, Crash::Process);
+            let cutting = fs.set_attributes(&caller, &file, &cut, None);
+            let (runtime, later) = (node.runtime(), Rc::clone(&bed));
+            let coming_back = async move {
+                sleep(&runtime, Duration::from_secs(60)).await;
+                later.start_io_server(0);
+            };
+            both(Box::pin(cutting), Box::pin(coming_back))
+                .await
+                .0
+                .result
+        });
+        assert_eq!(outcome.unwrap(), expected, "{finishes}");
+    }
+}

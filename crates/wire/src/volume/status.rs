@@ -74,6 +74,10 @@ pub(super) const fn outcome_from(number: u32) -> Result<(), Status> {
     }
 }
 
+/// The body of a manager's `Jukebox` reply to a change that is durable and not confirmed yet. Managers of earlier
+/// releases send none.
+pub const DONE_UNCONFIRMED: [u8; 4] = [0, 0, 0, 1];
+
 /// Encoded as one number: 0 for success, otherwise that of the status.
 impl Encode for Result<(), Status> {
     fn encode(&self, encoder: &mut Encoder<'_>) {
