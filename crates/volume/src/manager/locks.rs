@@ -237,7 +237,9 @@ impl LockTable {
             self.held = held;
         }
         if let Some(over) = self.recovery.take_if(|it| it.until <= now) {
-            gone.extend(over.sessions);
+            // One that is still reclaiming has locks, and the next manager is to wait for it.
+            let absent = over.sessions.into_iter();
+            gone.extend(absent.filter(|session| !self.sessions.contains_key(session)));
         }
         Swept {
             sessions: gone,

@@ -70,6 +70,22 @@ fn after_a_restart_clients_of_before_go_first_and_only_for_one_lease() {
 }
 
 #[test]
+fn the_next_manager_waits_for_a_client_that_was_still_reclaiming() {
+    let (start, late) = (Instant::START, Instant::START + LOCK_LEASE);
+    let mut table = LockTable {
+        recovery: Some(Recovery {
+            until: late,
+            sessions: BTreeSet::from([ONE, OTHER]),
+        }),
+        ..LockTable::default()
+    };
+    table.enter(ONE, start + Duration::from_secs(1));
+    // The other one never came. Its note is of no use any more, unlike that of the first.
+    assert_eq!(table.expire(late), swept(&[OTHER], 0));
+    assert!(table.recovery.is_none());
+}
+
+#[test]
 fn one_client_cannot_fill_the_table() {
     let mut table = LockTable::default();
     table.enter(ONE, Instant::START);
