@@ -276,8 +276,10 @@ pub struct Registration<F> {
 enum Said {
     /// It knows where the server is; the lease is noted, if it has granted one.
     Known,
-    /// Another process has the number for so long; its address, if it was heard of.
+    /// Another process has the number for so long, as the manager said between `asked` and now; its address, if it
+    /// was heard of.
     Taken {
+        asked: Instant,
         left: Duration,
         holder: Option<Address>,
     },
@@ -289,15 +291,17 @@ enum Said {
 #[derive(Default)]
 struct OthersLease {
     is_said: bool,
-    /// When one that was heard of in this term was to end, as it was first said.
+    /// When one that was heard of in this term was to end at the latest, as it was first said.
     ends: Option<Instant>,
 }
 
 impl OthersLease {
-    /// Whether a process that runs renews the lease: it ends later than it did.
-    fn is_renewed(&mut self, ends: Instant) -> bool {
-        let first = *self.ends.get_or_insert(ends);
-        ends > first + NUMBER_RENEWED_BY
+    /// Whether a process that runs renews the lease: it ends later than it did. It has `left` at some time from `asked`
+    /// to `now`, so a late answer is no renewal.
+    fn is_renewed(&mut self, asked: Instant, now: Instant, left: Duration) -> bool {
+        debug_assert!(asked <= now);
+        let first = *self.ends.get_or_insert(now + left);
+        asked + left > first + NUMBER_RENEWED_BY
     }
 }
 
@@ -338,7 +342,11 @@ impl<F: AsyncFn() -> io::Result<Vec<SocketAddr>>> Registration<F> {
             let asked = async |link: &Link| self.ask_for_number(link, &lease).await;
             match self.insist(&complained, asked).await {
                 Said::Known => return Ok(()),
-                Said::Taken { left, holder } => self.note_taken(&mut others, left, holder)?,
+                Said::Taken {
+                    asked,
+                    left,
+                    holder,
+                } => self.note_taken(&mut others, asked, left, holder)?,
                 Said::Superseded => return Err(ClaimError::Superseded),
             }
             sleep(&self.runtime, REGISTER_PAUSE).await;
@@ -360,8 +368,12 @@ impl<F: AsyncFn() -> io::Result<Vec<SocketAddr>>> Registration<F> {
                             pause = FIND_MANAGER_PAUSE;
                         }
                     }
-                    Said::Taken { left, holder } => {
-                        let noted = self.note_taken(&mut others.borrow_mut(), left, holder);
+                    Said::Taken {
+                        asked,
+                        left,
+                        holder,
+                    } => {
+                        let noted = self.note_taken(&mut others.borrow_mut(), asked, left, holder);
                         if let Err(error) = noted {
                             return Ok(error);
                         }
@@ -382,11 +394,12 @@ impl<F: AsyncFn() -> io::Result<Vec<SocketAddr>>> Registration<F> {
     fn note_taken(
         &self,
         others: &mut OthersLease,
+        asked: Instant,
         left: Duration,
         holder: Option<Address>,
     ) -> Result<(), ClaimError> {
         if let Some(holder) = holder
-            && others.is_renewed(self.runtime.now() + left)
+            && others.is_renewed(asked, self.runtime.now(), left)
         {
             return Err(ClaimError::Taken { holder });
         }
@@ -422,7 +435,7 @@ impl<F: AsyncFn() -> io::Result<Vec<SocketAddr>>> Registration<F> {
             lease.is_unbounded();
             return Ok(Said::Known);
         }
-        let asked = lease.now();
+        let (began, asked) = (self.runtime.now(), lease.now());
         let answer = self.call_for_number(link, false).await?;
         let left = Duration::from_millis(u64::from(answer.left_ms));
         let holder = match answer.outcome {
@@ -440,7 +453,11 @@ impl<F: AsyncFn() -> io::Result<Vec<SocketAddr>>> Registration<F> {
             NumberLeaseOutcome::Waits => None,
         };
         lease.is_pending(asked, true);
-        Ok(Said::Taken { left, holder })
+        Ok(Said::Taken {
+            asked: began,
+            left,
+            holder,
+        })
     }
 
     async fn call_for_number(
@@ -524,6 +541,19 @@ impl<F: AsyncFn() -> io::Result<Vec<SocketAddr>>> Registration<F> {
 mod tests {
     use super::*;
     use gannet_wire::volume::GroupRecord;
+
+    #[test]
+    fn a_late_answer_is_no_renewal_of_a_lease() {
+        let at = |ms| Instant::START + Duration::from_millis(ms);
+        let left = |ms| Duration::from_millis(ms);
+        let mut others = OthersLease::default();
+        assert!(!others.is_renewed(at(0), at(10), left(31_000)));
+        // The manager had answered at once, and the answer took five seconds.
+        assert!(!others.is_renewed(at(500), at(5500), left(30_500)));
+        assert!(!others.is_renewed(at(6000), at(6010), left(25_000)));
+        // The process has asked again.
+        assert!(others.is_renewed(at(6500), at(6510), left(31_000)));
+    }
 
     #[test]
     fn a_large_volume_is_told_in_pages() {
