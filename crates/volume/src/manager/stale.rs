@@ -78,7 +78,8 @@ impl Manager {
     /// Whether an I/O server has not answered this manager for [`GONE_AFTER`].
     fn is_gone(&self, server: u32) -> bool {
         let began = self.wishes.began.get().copied();
-        let since = self.office.last_answer(server).max(began);
-        since.is_some_and(|since| self.runtime.now() >= since + GONE_AFTER)
+        let runs = began.map(|began| self.runtime.now().duration_since(began));
+        let silent = self.office.silent_for(server).into_iter().chain(runs).min();
+        silent.is_some_and(|silent| silent >= GONE_AFTER)
     }
 }

@@ -70,7 +70,7 @@ pub enum TermError {
     },
     /// Another manager began a later term while this one ran.
     #[error(
-        "another manager of the volume has taken over with term {known}, as I/O server {server} says; this one had term {own} (leave one of them stopped; changes of its last two seconds may be in the metadata of this one alone)"
+        "another manager of the volume has taken over with term {known}, as I/O server {server} says; this one had term {own} (with a journal in an engine, start this one again; else leave one of them stopped: changes of its last two seconds may be in the metadata of this one alone)"
     )]
     Replaced {
         /// The I/O server that knows the later term.
@@ -208,9 +208,14 @@ impl Office {
         self.change.set(self.change.get().max(change));
     }
 
+    /// The time that counts for leases: others may take over while the machine is suspended.
+    fn now(&self) -> Instant {
+        self.runtime.now_with_suspend()
+    }
+
     /// Whether half of the I/O servers, and the engine, have confirmed the term recently enough.
     fn is_leased(&self) -> bool {
-        self.is_held() && self.lease.borrow().lasts(self.runtime.now())
+        self.is_held() && self.lease.borrow().lasts(self.now())
     }
 
     /// Whether a question or a change may be answered now. Where the operator gave up a majority, questions need none.
@@ -241,14 +246,14 @@ impl Office {
     }
 
     pub(super) async fn lease_begins(&self) {
-        let now = || self.runtime.now();
+        let now = || self.now();
         self.lease.wait_for(|lease| lease.lasts(now())).await;
     }
 
     /// Waits until the lease is over; at once if there is none.
     async fn lease_ends(&self) {
         loop {
-            let (now, until) = (self.runtime.now(), self.lease.borrow().until());
+            let (now, until) = (self.now(), self.lease.borrow().until());
             match until.filter(|until| now < *until) {
                 Some(until) => sleep(&self.runtime, until - now).await,
                 None => return,
@@ -526,13 +531,14 @@ impl Office {
 
     /// Whether an I/O server has answered a short while ago.
     pub(super) fn answers(&self, number: u32) -> bool {
-        let asked = self.last_answer(number);
-        asked.is_some_and(|asked| self.runtime.now() < asked + ANSWERS_WITHIN)
+        self.silent_for(number)
+            .is_some_and(|silent| silent < ANSWERS_WITHIN)
     }
 
-    /// When an I/O server was asked for its last answer in this term.
-    pub(super) fn last_answer(&self, number: u32) -> Option<Instant> {
-        self.lease.borrow().last_asked(number)
+    /// The time since an I/O server was asked for its last answer in this term.
+    pub(super) fn silent_for(&self, number: u32) -> Option<Duration> {
+        let asked = self.lease.borrow().last_asked(number)?;
+        Some(self.now().duration_since(asked))
     }
 
     /// A server is out of a group: nobody shall wait for it longer, unless it answers the manager.
@@ -565,7 +571,7 @@ impl Office {
         let term = self.term.get();
         while self.is_held() {
             // The lease counts from before the request: the server may accept a successor right after its answer.
-            let asked = self.runtime.now();
+            let asked = self.now();
             match self.ask(number, TermStage::Hold, term).await {
                 Ok(answer) if answer.accepted => {
                     self.note_answer(number, true);

@@ -14,7 +14,7 @@ impl Office {
     /// Whether the store is this process's alone, as far as others may take it over.
     pub(super) fn has_store(&self) -> bool {
         let renewed = self.store_renewed.get();
-        renewed.is_none_or(|(lasts, renewed)| self.runtime.now() < renewed + lasts)
+        renewed.is_none_or(|(lasts, renewed)| self.now() < renewed + lasts)
     }
 
     /// Keeps the store, where another process may take it over.
@@ -39,7 +39,7 @@ impl Office {
 
     /// Renews the lease of the store; returns when it began to.
     async fn renew(&self, store: &Arc<dyn MetaStore>) -> Result<Instant, TermError> {
-        let (began, store) = (self.runtime.now(), Arc::clone(store));
+        let (began, store) = (self.now(), Arc::clone(store));
         let renewed = run_blocking(&self.runtime, move || store.renew()).await;
         let renewed = renewed.map_err(|_| TermError::Stopping)?;
         renewed.map_err(|error| TermError::JournalLost(error.0.to_string()))?;
@@ -70,20 +70,18 @@ impl Office {
     /// How long this manager may still answer.
     pub(in crate::manager) fn lease_left(&self) -> Duration {
         let until = self.lease.borrow().until();
-        until.map_or(Duration::ZERO, |until| {
-            until.duration_since(self.runtime.now())
-        })
+        until.map_or(Duration::ZERO, |until| until.duration_since(self.now()))
     }
 
     /// Renews the lease of the store at intervals. The term ends when that fails.
     async fn keep_store(self: Rc<Self>, store: Arc<dyn MetaStore>, lasts: Duration) {
-        let (mut is_late, mut confirmed, mut is_held) = (false, self.runtime.now(), false);
+        let (mut is_late, mut confirmed, mut is_held) = (false, self.now(), false);
         loop {
             sleep(&self.runtime, ENGINE_RENEW_EVERY).await;
             if matches!(*self.state.borrow(), State::Ended(_)) {
                 return;
             }
-            let now = self.runtime.now();
+            let now = self.now();
             // To begin a term takes a silent server's deadlines.
             let begins = !std::mem::replace(&mut is_held, self.is_held());
             let patience = if is_held {
@@ -104,7 +102,7 @@ impl Office {
                 Ok(renewed) => renewed,
                 Err(error) => return self.end(error),
             };
-            let took = self.runtime.now().duration_since(renewed);
+            let took = self.now().duration_since(renewed);
             if took >= lasts / 2 && !std::mem::replace(&mut is_late, true) {
                 let took_ms = took.as_millis() as u64;
                 tracing::warn!(
