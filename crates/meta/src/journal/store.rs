@@ -221,14 +221,21 @@ impl MetaStore for JournaledStore {
         if changes.is_empty() {
             return Ok(());
         }
-        let mut append = |journal: &mut dyn Journal| {
+        let append = |journal: &mut dyn Journal, broken: &mut Option<String>| {
             let appended = journal.append(&changes);
             appended.inspect_err(|error| *broken = Some(error.to_string()))
         };
-        let mut appended = append(journal)?;
+        let mut appended = append(journal, broken)?;
         if appended == Appended::Full {
-            self.turn(journal)?;
-            appended = append(journal)?;
+            let turned = self.turn(journal);
+            if self.lease.is_some()
+                && let Err(error) = &turned
+            {
+                // The disk here does not work. That of another manager may, which takes over when the lease ends.
+                *broken = Some(error.to_string());
+            }
+            turned?;
+            appended = append(journal, broken)?;
         }
         debug_assert_ne!(
             appended,
