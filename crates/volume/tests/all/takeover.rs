@@ -25,6 +25,9 @@ const MANAGERS: usize = 3;
 const TAKES_OVER: Duration = Duration::from_secs(12);
 /// The longest wait for three changes, of which one may be refused until the manager yields.
 const WAIT_MAX: Duration = Duration::from_secs(20);
+/// The same where requests to the engine are lost. A manager that stands by counts the lease anew after each, and may
+/// have the next fault before it answers.
+const WAIT_MAX_OF_LOSSES: Duration = Duration::from_secs(40);
 
 /// A fault of the active manager's process, machine or network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -304,6 +307,11 @@ async fn contend(
 /// Clients work through these faults. Afterwards all that was acknowledged is there.
 fn survive(seed: u64, loses: u64, faults: &'static [Fault]) {
     let story = Story::new(seed, loses);
+    let longest = if loses == 0 {
+        WAIT_MAX
+    } else {
+        WAIT_MAX_OF_LOSSES
+    };
     story.run(move |story| async move {
         let first = story.mount(0);
         let clock = story.clock();
@@ -365,7 +373,7 @@ fn survive(seed: u64, loses: u64, faults: &'static [Fault]) {
                 });
                 assert_eq!(found.await, is_there, "{name}");
             }
-            assert!(known.longest < WAIT_MAX, "{:?}", known.longest);
+            assert!(known.longest < longest, "{:?}", known.longest);
         }
     });
 }
