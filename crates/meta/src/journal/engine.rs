@@ -281,6 +281,8 @@ pub(super) struct EngineJournal {
     is_held_to: bool,
     /// See [`EngineJournal::force`].
     is_forced: bool,
+    /// How many records are asked for together: fewer where these do not come in time.
+    at_a_time: usize,
 }
 
 impl EngineJournal {
@@ -309,6 +311,7 @@ impl EngineJournal {
             follows_release: false,
             is_held_to: false,
             is_forced: false,
+            at_a_time: RECORDS_AT_A_TIME,
         }
     }
 
@@ -365,7 +368,12 @@ impl EngineJournal {
         }
         let (mut last, mut hash) = (number, hash);
         while last < self.head.last {
-            let records = self.engine.records(last, RECORDS_AT_A_TIME);
+            let records = self.engine.records(last, self.at_a_time);
+            self.at_a_time = match &records {
+                Ok(_) => RECORDS_AT_A_TIME.min(2 * self.at_a_time),
+                // A slow way, or an answer that is too long for the engine.
+                Err(_) => (self.at_a_time / 2).max(1),
+            };
             let records = records.map_err(engine_failed)?;
             if records.is_empty() {
                 return Err(failed(EngineJournalError::Apart(last + 1)));

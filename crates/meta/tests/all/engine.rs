@@ -2,10 +2,10 @@
 
 use super::journal::{change, copy_of, state_of, states};
 use gannet_meta::{
-    EngineMemory, EngineState, JournaledStore, ManagerName, MemoryStore, MetaStore,
-    RequestFate as Fate, Standby, StoreError, Table, Transaction,
+    Engine, EngineError, EngineMemory, EngineState, FollowerNote, JournaledStore, ManagerName,
+    MemoryStore, MetaStore, RequestFate as Fate, Row, Standby, StoreError, Table, Transaction,
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 const VOLUME: [u8; 16] = [7; 16];
@@ -48,6 +48,66 @@ fn manager(owner: u8) -> ManagerName {
         name: format!("manager {owner}"),
         owner: [owner; 16],
     }
+}
+
+/// An engine that does not get more than two records through in time.
+struct Slow(EngineMemory);
+
+impl Engine for Slow {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn row(&mut self) -> Result<Option<Row>, EngineError> {
+        self.0.row()
+    }
+
+    fn replace(
+        &mut self,
+        old: Option<&Row>,
+        row: &[u8],
+        record: Option<(u64, &[u8])>,
+    ) -> Result<Option<u64>, EngineError> {
+        self.0.replace(old, row, record)
+    }
+
+    fn records(&mut self, after: u64, count: usize) -> Result<Vec<(u64, Vec<u8>)>, EngineError> {
+        if count > 2 {
+            return Err(EngineError::Unavailable(String::from("no answer in time")));
+        }
+        self.0.records(after, count)
+    }
+
+    fn remove(&mut self, up_to: u64) -> Result<(), EngineError> {
+        self.0.remove(up_to)
+    }
+
+    fn note(&mut self, name: &str, note: FollowerNote) -> Result<(), EngineError> {
+        self.0.note(name, note)
+    }
+
+    fn notes(&mut self) -> Result<BTreeMap<String, FollowerNote>, EngineError> {
+        self.0.notes()
+    }
+
+    fn wait(&mut self, attempt: u32) -> bool {
+        self.0.wait(attempt)
+    }
+}
+
+#[test]
+fn a_manager_that_stands_by_asks_for_fewer_records_on_a_slow_way() {
+    let (engine, base) = (Bench::new(), Arc::<MemoryStore>::default());
+    let empty = copy_of(&base);
+    let store = engine.open(&base, 1).unwrap();
+    for step in 0..12 {
+        store.commit(&mut |it| change(it, step)).unwrap();
+    }
+    let slow = Box::new(Slow(engine.engine.clone()));
+    let mut standby = Standby::over(Arc::clone(&empty) as _, slow, VOLUME, manager(2)).unwrap();
+    let looks = (1..100).find(|_| standby.follow().is_ok());
+    assert!(looks.is_some_and(|looks| looks > 1), "{looks:?}");
+    assert!(state_of(&standby.take_over().unwrap()) == states(12)[12]);
 }
 
 fn why(opened: Result<JournaledStore, StoreError>) -> String {
