@@ -2,7 +2,7 @@
 
 use super::Volume;
 use super::description::{JOURNAL_PASSWORD_FILE, JournalDescription, identity_text};
-use gannet_meta::{Engine, StoreError};
+use gannet_meta::{Engine, EngineJournalError, StoreError};
 
 /// The engine that has the journal of a volume.
 ///
@@ -20,7 +20,7 @@ pub(super) fn engine_of(
 }
 
 fn failure(text: String) -> StoreError {
-    StoreError(text.into())
+    StoreError(Box::new(EngineJournalError::SetUp(text)))
 }
 
 #[cfg(any(feature = "etcd", feature = "postgresql"))]
@@ -97,7 +97,8 @@ mod with {
         let metadata = std::fs::metadata(file);
         let metadata = metadata.map_err(|error| unreadable(&error.to_string()))?;
         if metadata.mode() & 0o007 != 0 {
-            return Err(unreadable("every user can read it"));
+            let way_out = format!("every user can read it (chmod 600 {})", file.display());
+            return Err(unreadable(&way_out));
         }
         Ok(())
     }
@@ -109,7 +110,12 @@ mod with {
         let read = |path: &Path| {
             let file = volume.path.join(path);
             let text = std::fs::read(&file);
-            text.map_err(|error| failure(format!("{}: {error}", file.display())))
+            text.map_err(|error| {
+                let file = file.display();
+                failure(format!(
+                    "{file}: {error} (copy the file there, or correct its path in volume.toml)"
+                ))
+            })
         };
         let authorities = read(ca)?;
         let own = match (&journal.certificate, &journal.key) {

@@ -189,6 +189,9 @@ pub enum EngineJournalError {
     /// It was given up for another manager.
     #[error("the journal was given up for another manager")]
     Released,
+    /// This host lacks what it takes to ask the engine; the text says what, and what to do.
+    #[error("{0}")]
+    SetUp(String),
     /// A change is longer than a record may be.
     #[error("a change of {0} bytes is longer than a record of the engine")]
     TooLong(usize),
@@ -241,6 +244,10 @@ impl Head {
             hash: *decoder.fixed().map_err(damaged)?,
         };
         decoder.finish().map_err(damaged)?;
+        // Both grow by one at a time.
+        if head.term.max(head.last) == u64::MAX {
+            return Err(EngineJournalError::Damaged);
+        }
         Ok(head)
     }
 }
