@@ -152,8 +152,8 @@ impl Etcd {
             let address = self.place.addresses[number].clone();
             match self.ask_as_user(&address, what, &body) {
                 Ok((200, answer)) => return parsed(&address, &answer),
-                // It has no quorum, looks for a leader, ends (408), or is full (429).
-                Ok((408 | 429 | 500 | 503 | 504, answer)) => {
+                // It has no quorum, looks for a leader, ends (408, 499), is full (429), or away from a balancer (502).
+                Ok((408 | 429 | 499 | 500 | 502..=504, answer)) => {
                     silent.push(format!("{address}: {}", reason(&answer)))
                 }
                 Ok((status, answer)) => {
