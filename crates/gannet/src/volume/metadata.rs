@@ -111,6 +111,10 @@ pub(super) fn stand_by(volume: &Volume, how: &StandBy<'_>) -> Result<JournaledSt
         }
         loop {
             let look = turn.look()?;
+            // It could take over at any later time, and would give up what the active one did until then.
+            if how.force && turn.watch.was_heard() {
+                return Err(VolumeError::ServedElsewhere);
+            }
             if let Some(Sight::Active(name)) = &look
                 && active.as_ref() != Some(name)
             {
