@@ -83,7 +83,11 @@ async fn serve_stores<V: Vfs>(
     runtime.spawn("reclaim when memory is short", Box::pin(reclaiming));
     let read = {
         let (rpc, stores) = (rpc.clone(), Rc::clone(&stores));
-        move || read(&rpc, &domains, &*stores)
+        move || Published {
+            // The other cores go the same way, and a connection of each would be many.
+            manager_silent_for: (index == 0).then(|| stores.manager_silent_for()).flatten(),
+            ..read(&rpc, &domains, &*stores)
+        }
     };
     let change = move |content: &Content| change_exports(&service, &*stores, content);
     let answering = Arc::clone(&numbers).answer(read.clone(), change);
@@ -123,7 +127,7 @@ fn read<V: Vfs>(
         regions: regions.fold(RegionStats::default(), Add::add),
         memory: rpc.memory_in_use(),
         memory_kept: rpc.memory_kept(),
-        manager_silent_for: stores.manager_silent_for(),
+        manager_silent_for: None,
         #[cfg(feature = "volumes")]
         volume: stores.volume_counters(),
     }
