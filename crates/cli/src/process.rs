@@ -1,11 +1,15 @@
 //! This process's signals, and other processes of this machine.
 
 use crate::logs;
+use gannet_runtime::tokio_plug;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 /// SIGTERM and SIGINT; for services also SIGHUP and SIGUSR1.
 pub(crate) struct Signals {
@@ -23,6 +27,15 @@ struct ServiceSignals {
 }
 
 impl ServiceSignals {
+    /// Catches them.
+    fn install() -> io::Result<ServiceSignals> {
+        Ok(ServiceSignals {
+            hang_up: signal(SignalKind::hangup())?,
+            user: signal(SignalKind::user_defined1())?,
+            reopen: None,
+        })
+    }
+
     /// Opens the log again when SIGUSR1 comes; returns when SIGHUP does.
     async fn hang_up(&mut self) {
         loop {
@@ -67,13 +80,8 @@ impl Signals {
     /// # Errors
     /// The system refuses.
     pub(crate) fn install_for_service() -> io::Result<Signals> {
-        let service = ServiceSignals {
-            hang_up: signal(SignalKind::hangup())?,
-            user: signal(SignalKind::user_defined1())?,
-            reopen: None,
-        };
         Ok(Signals {
-            service: Some(service),
+            service: Some(ServiceSignals::install()?),
             ..Signals::install()?
         })
     }
@@ -110,6 +118,60 @@ impl Signals {
             _ = self.interrupt.recv() => Signalled::End("SIGINT"),
             () = hanging_up => Signalled::Reload,
         }
+    }
+}
+
+/// Takes SIGHUP and SIGUSR1 for a service that cannot serve yet, on a thread that ends with this. They end the process
+/// no more from then on. SIGTERM and SIGINT do.
+pub(crate) struct EarlySignals {
+    /// Its drop ends the thread.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl EarlySignals {
+    /// Takes the signals.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn install() -> io::Result<EarlySignals> {
+        let (stop, mut stopped) = oneshot::channel();
+        let (installed, is_installed) = mpsc::channel();
+        let wait = async move |_| {
+            let mut signals = match ServiceSignals::install() {
+                Ok(signals) => signals,
+                // The receiver waits for one of these.
+                Err(error) => return installed.send(Err(error)).unwrap_or(()),
+            };
+            let _ = installed.send(Ok(()));
+            loop {
+                tokio::select! {
+                    // An error means that the sender was dropped.
+                    _ = &mut stopped => return,
+                    () = signals.hang_up() => tracing::info!("SIGHUP: ignored; everything is read again before serving"),
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name(String::from("early signals"));
+        let thread = thread.spawn(move || {
+            if let Err(error) = tokio_plug::block_on(wait) {
+                tracing::error!(%error, "cannot wait for signals");
+            }
+        })?;
+        // A thread that ends without a word has logged why.
+        is_installed.recv().map_err(io::Error::other)??;
+        Ok(EarlySignals {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for EarlySignals {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        // A panic of the thread has been reported.
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::bench::measure::rounded;
 use crate::cli::{Listen, ServeOptions};
 use crate::failure::{Explain, Failure};
 use crate::output;
-use crate::process::Signals;
+use crate::process::{EarlySignals, Signals};
 use crate::volume::{self, explain};
 use gannet::admin::{Admin, AdminListener, ReloadRequest};
 use gannet::server::{Content, FabricError, FabricListener, Parts, Serving, Tally, VolumeClients};
@@ -146,7 +146,10 @@ fn open_host(settings: &Settings) -> Result<Option<OpenHost>, Failure> {
         watched: settings.admin.is_some(),
         ..options.clone()
     };
+    // A manager may stand by for long. The thread ends before this one gives up the right to open sockets.
+    let signals = EarlySignals::install().explain(|| String::from("cannot wait for signals"))?;
     let opened = OpenHost::open(&volume::open(path)?, &options);
+    drop(signals);
     opened.map(Some).map_err(|error| explain(path, error))
 }
 

@@ -8,7 +8,8 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::process::{Child, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use support::{
@@ -156,6 +157,47 @@ fn sighup_and_sigusr1_end_nothing_and_sigusr1_opens_the_log_file_again() {
         text.contains("stopping") && !text.contains("ready nfs-tcp="),
         "{text}"
     );
+}
+
+#[test]
+fn a_manager_that_stands_by_outlives_sighup_and_sigusr1() {
+    let place = Place::new();
+    let (volume, log, moved) = (place.text("volume"), place.path("log"), place.path("log.1"));
+    let managers = ["--managers", "127.0.0.1:1,127.0.0.1:2"];
+    let away = ["--etcd", "http://127.0.0.1:1"];
+    succeed(&[&["volume", "create", &volume][..], &managers, &away].concat());
+    let mut serve = gannet();
+    let words = ["serve", "--volume", &volume, "--role", "manager"];
+    let file = log.to_str().unwrap();
+    let logged = [
+        "--log",
+        "info",
+        "--log-file",
+        file,
+        "--native",
+        "127.0.0.1:1",
+    ];
+    let mut manager = serve.args([&words[..], &logged].concat()).spawn().unwrap();
+    let pid = manager.id().to_string();
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.unwrap().success());
+    };
+    let says = |line: &str| fs::read_to_string(&log).is_ok_and(|log| log.contains(line));
+    let wait_for = |line: &str| {
+        while !says(line) {
+            std::thread::yield_now();
+        }
+    };
+    wait_for("waiting for the engine");
+    fs::rename(&log, &moved).unwrap();
+    signal("USR1");
+    wait_for("opened the log file again");
+    signal("HUP");
+    wait_for("SIGHUP: ignored");
+    signal("TERM");
+    // It has no changes to save.
+    assert_eq!(manager.wait().unwrap().signal(), Some(15));
 }
 
 #[test]
