@@ -23,7 +23,7 @@ pub struct ServeOptions {
     /// Export this striped volume as `/` in place of a directory
     ///
     /// Its manager and all of its I/O servers run in this process, unless --role selects some. NFS is off unless
-    /// --nfs-tcp or --nfs-rdma is given.
+    /// --nfs-tcp, --nfs-rdma or --role nfs is given.
     #[arg(
         long,
         value_name = "PATH",
@@ -34,7 +34,7 @@ pub struct ServeOptions {
     /// Listen for NFS over TCP at ADDRESS:PORT, or `off` [default: 127.0.0.1:2049]
     ///
     /// Port 0 picks a free port. The address `[::]` takes IPv4 and IPv6. With --allow the default is 0.0.0.0:2049, or
-    /// [::]:2049 if a network is IPv6; with --volume it is off.
+    /// [::]:2049 if a network is IPv6; with --volume it is off, unless --role nfs is given.
     #[arg(long, value_name = "ADDR", help_heading = "Listening")]
     pub nfs_tcp: Option<Listen>,
     /// Listen for NFS over RDMA at ADDRESS:PORT, or `off` [default: as --nfs-tcp, with port 20049]

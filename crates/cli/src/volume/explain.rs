@@ -21,7 +21,7 @@ pub(crate) fn explain(volume: &Path, error: VolumeError) -> Failure {
                 why.kind(),
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
             );
-            failure.hint_if(is_none, "make one with `gannet volume create PATH`")
+            failure.hint_if(is_none, "copy volume.toml and secret from another host of the volume; `gannet volume create PATH` makes a new one")
         }
         VolumeError::NoMetadata(path) => {
             let wrong = if path.exists() {
@@ -51,7 +51,7 @@ pub(crate) fn explain(volume: &Path, error: VolumeError) -> Failure {
         }
         VolumeError::FewerIoServers { noted, named } => {
             let why = format!("it has had {noted} I/O servers, and volume.toml names {named}");
-            Failure::new(serving(), why).hint("add the missing [[io_server]] again")
+            Failure::new(serving(), why).hint("add the missing [[io_server]] again, or copy volume.toml from the host where the volume was extended")
         }
         error @ VolumeError::Description { .. } => Failure::new(opening(), error),
         VolumeError::Start(error) => Failure::new(serving(), error),

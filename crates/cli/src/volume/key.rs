@@ -47,7 +47,9 @@ pub(super) fn run(options: &NewKeyOptions) -> Result<(), Failure> {
     )?;
     let apart = volume.description.manager.places().next().is_some();
     if apart {
-        output::line("copy `secret` to the hosts of I/O servers before that")
+        output::line(
+            "copy `secret` to the other hosts of the volume before that: managers, I/O servers and NFS servers",
+        )
     } else {
         Ok(())
     }
