@@ -136,6 +136,9 @@ fn explain_serving(error: VolumeError) -> Failure {
             let hint = "add `[manager]` with `address = \"HOST:PORT\"` to volume.toml, or give --manager HOST:PORT";
             Failure::usage("cannot run I/O servers without the manager", error).hint(hint)
         }
+        error @ VolumeError::ManagerNames(_) => Failure::new("cannot stand by", error).hint(
+            "give each host a name of its own, or each manager an address: --native ADDRESS:PORT",
+        ),
         error @ VolumeError::ManagerPorts => {
             let hint =
                 "give --native ADDRESS:PORT, with the address that volume.toml has for this one";

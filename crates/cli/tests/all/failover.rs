@@ -146,13 +146,41 @@ impl Bed {
     }
 
     fn manager(&self, number: usize) -> Process {
+        self.manager_at(number, self.ports[number], &[])
+    }
+
+    fn manager_at(&self, number: usize, port: u16, options: &[&str]) -> Process {
         let folder = self.place.path(&format!("volume-{number}"));
-        let native = format!("127.0.0.1:{}", self.ports[number]);
+        let native = format!("127.0.0.1:{port}");
         let mut command = gannet();
         command.args(["serve", "--log", "info", "--role", "manager", "--volume"]);
         command.arg(folder).args(["--native", &native]);
         command.args(["--nfs-tcp", "off", "--nfs-rdma", "off"]);
+        command.args(options);
         Process::start(command, self.place.path(&format!("manager-{number}")))
+    }
+
+    /// One that would take over wrongly does not stand by: it has the name of the active one, or gives up records.
+    fn refuses_wrong_standbys(&mut self) {
+        let active = self.active();
+        let other = (active + 1) % MANAGERS;
+        self.managers[other].signal("TERM");
+        self.managers[other].wait();
+        let (active, own) = (self.ports[active], self.ports[other]);
+        let forced: &[&str] = &["--force-term"];
+        for (port, options, reason) in [
+            (
+                active,
+                &[][..],
+                "the active manager has the name of this one",
+            ),
+            (own, forced, "another process serves this volume"),
+        ] {
+            let mut refused = self.manager_at(other, port, options);
+            assert_eq!(refused.wait().code(), Some(1), "{}", refused.log());
+            assert!(refused.log().contains(reason), "{}", refused.log());
+        }
+        self.managers[other] = self.manager(other);
     }
 
     fn io_server(&self, number: usize) -> Process {
@@ -436,6 +464,7 @@ fn programs_outlive_managers(engine: impl FnOnce(&Place) -> Box<dyn Cluster>) {
     let status = succeed(&["volume", "status", &bed.url(), "--volume-key", &key]);
     assert!(status.contains("records behind"), "{status}");
     println!("{status}");
+    bed.refuses_wrong_standbys();
 }
 
 /// Files of a repository, in directories of a hundred.

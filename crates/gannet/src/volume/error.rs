@@ -145,6 +145,9 @@ pub enum VolumeError {
     /// Managers listen on several ports.
     #[error("managers of the volume have several ports, and it is not said which is this one's")]
     ManagerPorts,
+    /// The manager would stand by for one that has its name, which each takes for its own.
+    #[error("the active manager has the name of this one, {0}")]
+    ManagerNames(String),
     /// Several managers have no journal in common.
     #[error("several managers need an engine that has their journal")]
     ManagersWithoutEngine,

@@ -111,9 +111,14 @@ pub(super) fn stand_by(volume: &Volume, how: &StandBy<'_>) -> Result<JournaledSt
         }
         loop {
             let look = turn.look()?;
-            // It could take over at any later time, and would give up what the active one did until then.
-            if how.force && turn.watch.was_heard() {
-                return Err(VolumeError::ServedElsewhere);
+            if turn.watch.was_heard() {
+                // It could take over at any later time, and would give up what the active one did until then.
+                if how.force {
+                    return Err(VolumeError::ServedElsewhere);
+                }
+                if look.as_ref() == Some(&Sight::Active(name.clone())) {
+                    return Err(VolumeError::ManagerNames(name.clone()));
+                }
             }
             if let Some(Sight::Active(name)) = &look
                 && active.as_ref() != Some(name)
