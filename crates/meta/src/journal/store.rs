@@ -197,6 +197,12 @@ impl Writer {
     }
 }
 
+/// Whether another manager would take the journal over.
+fn has_standby(journal: &mut dyn Journal) -> bool {
+    let known = journal.followers().ok().flatten();
+    known.is_some_and(|known| known.followers.iter().any(|it| it.is_there))
+}
+
 impl MetaStore for JournaledStore {
     fn read(&self, look: &mut dyn FnMut(&dyn View)) -> Result<(), StoreError> {
         // The journal's changes are read before the base: a checkpoint between the two adds them to the base, and reads
@@ -228,10 +234,10 @@ impl MetaStore for JournaledStore {
         let mut appended = append(journal, broken)?;
         if appended == Appended::Full {
             let turned = self.turn(journal);
-            if self.lease.is_some()
-                && let Err(error) = &turned
+            if let Err(error) = &turned
+                && has_standby(journal)
             {
-                // The disk here does not work. That of another manager may, which takes over when the lease ends.
+                // The disk here does not work. That of the other manager may, which takes over when the lease ends.
                 *broken = Some(error.to_string());
             }
             turned?;

@@ -4,8 +4,10 @@ use super::journal::{change, copy_of, state_of, states};
 use gannet_meta::{
     Engine, EngineError, EngineMemory, EngineState, FollowerNote, JournaledStore, ManagerName,
     MemoryStore, MetaStore, RequestFate as Fate, Row, Standby, StoreError, Table, Transaction,
+    View,
 };
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 const VOLUME: [u8; 16] = [7; 16];
@@ -108,6 +110,62 @@ fn a_manager_that_stands_by_asks_for_fewer_records_on_a_slow_way() {
     let looks = (1..100).find(|_| standby.follow().is_ok());
     assert!(looks.is_some_and(|looks| looks > 1), "{looks:?}");
     assert!(state_of(&standby.take_over().unwrap()) == states(12)[12]);
+}
+
+/// Metadata on a disk that may refuse writes.
+#[derive(Default)]
+struct Disk {
+    store: MemoryStore,
+    is_broken: AtomicBool,
+}
+
+impl MetaStore for Disk {
+    fn read(&self, look: &mut dyn FnMut(&dyn View)) -> Result<(), StoreError> {
+        self.store.read(look)
+    }
+
+    fn commit(
+        &self,
+        work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        if self.is_broken.load(Ordering::Relaxed) {
+            return Err(StoreError("the disk refuses it".into()));
+        }
+        self.store.commit(work)
+    }
+}
+
+#[test]
+fn a_manager_whose_disk_fails_makes_room_for_one_that_stands_by() {
+    for stands_by in [true, false] {
+        let (engine, disk) = (Bench::new(), Arc::<Disk>::default());
+        let mut other = engine.stand_by(&Arc::default(), 2).unwrap();
+        if !stands_by {
+            other.be_silent();
+        }
+        let base = Arc::clone(&disk) as Arc<dyn MetaStore>;
+        let first = Standby::over(base, Box::new(engine.engine.clone()), VOLUME, manager(1));
+        let mut first = first.unwrap();
+        first.follow().unwrap();
+        let first = first.take_over().unwrap();
+        first.renew().unwrap();
+        other.follow().unwrap();
+        let fill = |number: u32| {
+            // Records are compressed.
+            let mut next = u64::from(number) + 1;
+            let noise = std::iter::repeat_with(|| {
+                next = next.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (next >> 56) as u8
+            });
+            let noise: Vec<u8> = noise.take(900_000).collect();
+            first.commit(&mut |it| it.put(Table::Names, &number.to_be_bytes(), &noise))
+        };
+        disk.is_broken.store(true, Ordering::Relaxed);
+        assert!((0..30).any(|number| fill(number).is_err()));
+        assert_eq!(first.renew().is_err(), stands_by);
+        disk.is_broken.store(false, Ordering::Relaxed);
+        assert_eq!(fill(30).is_err(), stands_by);
+    }
 }
 
 fn why(opened: Result<JournaledStore, StoreError>) -> String {
