@@ -191,6 +191,10 @@ fn an_nfs_server_without_a_manager_is_not_healthy_until_there_is_one() {
     let is_well = || get(&nfs.admin, "/health").0.ends_with("200 OK");
     assert!(is_well());
     // No client has asked for anything: the address of NFS is to move before one does.
+    bed.manager.signal("STOP");
+    wait_until("the server misses a manager that is paused", || !is_well());
+    bed.manager.signal("CONT");
+    wait_until("the manager goes on", is_well);
     bed.manager.kill();
     wait_until("the server misses the manager", || !is_well());
     let (_, health) = get(&nfs.admin, "/health");

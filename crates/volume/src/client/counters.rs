@@ -61,7 +61,7 @@ impl ClientWatch {
         }
     }
 
-    /// How long the client has had no connection to a manager; `None` while it has one. Has it try one.
+    /// How long no manager has answered the question that each look puts; `None` while one does.
     pub fn manager_silent_for(&self) -> Option<Duration> {
         self.servers.manager_silent_for()
     }

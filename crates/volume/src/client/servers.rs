@@ -12,7 +12,7 @@ use crate::link::{
 use crate::manager::{IoServers, Registry};
 use gannet_fabric::Provider;
 use gannet_meta::groups::Groups;
-use gannet_runtime::{Handle, Instant, LocalFuture, timeout};
+use gannet_runtime::{Handle, Instant, LocalFuture, sleep, timeout};
 use gannet_wire::volume::{
     Address, Class, Hello, LayoutRecord, Operation, VolumeRecord, VolumeRequest,
 };
@@ -86,6 +86,8 @@ pub(crate) struct Servers {
     patience: Cell<Option<Duration>>,
     /// How many connections were made again after a loss.
     reconnects: Cell<u64>,
+    /// When [`Servers::manager_silent_for`] has put its question, until it is answered.
+    asking_since: Cell<Option<Instant>>,
 }
 
 /// The source of the I/O servers' addresses.
@@ -199,6 +201,7 @@ impl Servers {
             seats: RefCell::default(),
             patience: Cell::new(None),
             reconnects: Cell::new(0),
+            asking_since: Cell::new(None),
         }
     }
 
@@ -255,18 +258,36 @@ impl Servers {
         self.reconnects.get()
     }
 
-    /// How long no manager could be connected; `None` while one is, and in the manager's own process. Where there is no
-    /// connection, one is tried meanwhile: a reader asks now and then, also when no client does.
+    /// How long no manager has answered; `None` while one does. It is for a reader who asks now and then: each time a
+    /// small question is put, which a connection that was cut in silence does not answer.
     pub(crate) fn manager_silent_for(self: &Rc<Self>) -> Option<Duration> {
-        if self.managers.borrow().is_empty() && self.find_manager.borrow().is_none() {
+        let now = self.runtime.now();
+        let Some(since) = self.asking_since.get() else {
+            self.asking_since.set(Some(now));
+            let servers = Rc::clone(self);
+            let asking = async move { servers.ask_until_answered().await };
+            self.runtime.spawn("ask the manager", Box::pin(asking));
             return None;
-        }
-        let (seat, now) = (self.seat(Peer::Manager), self.runtime.now());
-        if self.known(&seat, now).is_none() {
-            self.try_again(Peer::Manager, &seat);
-        }
-        let since = seat.silent_since.get()?;
+        };
         Some(now.duration_since(since))
+    }
+
+    /// Asks the manager where the first I/O server is, again until it answers.
+    async fn ask_until_answered(self: &Rc<Self>) {
+        let first = to_bytes(&VolumeRequest {
+            server: 0,
+            group: 0,
+        });
+        loop {
+            if let Ok(link) = self.manager().await {
+                let answer = link.call(Operation::Volume, Class::Background, &first, &[]);
+                if answer.await.is_ok() {
+                    break;
+                }
+            }
+            sleep(&self.runtime, CONNECT_AGAIN_AFTER).await;
+        }
+        self.asking_since.set(None);
     }
 
     /// A connection to the manager.
