@@ -20,8 +20,8 @@ use super::lease::Lease;
 use super::state::{ManagerCondition, VolumeState};
 use super::{Manager, look};
 use crate::limits::{
-    ANSWERS_WITHIN, CONFIRM_DEADLINE, CONNECT_AGAIN_AFTER, FORCE_PATIENCE, TERM_DEADLINE,
-    TERM_HEARTBEAT, TERM_LEASE, TERM_LEASE_OVER, TERM_PATIENCE, TERM_PAUSE,
+    ANSWERS_WITHIN, CONFIRM_DEADLINE, CONNECT_AGAIN_AFTER, FORCE_PATIENCE, NUMBER_LEASE_LOOK,
+    TERM_DEADLINE, TERM_HEARTBEAT, TERM_LEASE, TERM_LEASE_OVER, TERM_PATIENCE, TERM_PAUSE,
 };
 use crate::link::{EndReason, Link, LinkError};
 use crate::manager::IoServers;
@@ -255,7 +255,8 @@ impl Office {
         loop {
             let (now, until) = (self.now(), self.lease.borrow().until());
             match until.filter(|until| now < *until) {
-                Some(until) => sleep(&self.runtime, until - now).await,
+                // The timer stands still while the machine is suspended, unlike the lease.
+                Some(until) => sleep(&self.runtime, NUMBER_LEASE_LOOK.min(until - now)).await,
                 None => return,
             }
         }
