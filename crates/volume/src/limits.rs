@@ -153,6 +153,9 @@ pub const BATCHES_UNDER_WAY: usize = 2;
 pub const SESSION_SLOTS: u32 = 32;
 /// Session slots whose changes may wait for I/O servers. The other slots stay free while a server is away.
 pub const SESSION_SLOTS_WAITING: u32 = SESSION_SLOTS / 2;
+/// Changes of a client that are tried beyond its patience because they may be done. The slots of the others stay for
+/// changes that a dead server does not keep.
+pub const OVERDUE_MAX: usize = SESSION_SLOTS_WAITING as usize / 2;
 /// Changes of the same bytes, file or name that may wait for their turn at once: further ones are refused.
 pub const CHANGES_BEFORE_MAX: usize = 256;
 /// Files whose fences a client notes one by one.

@@ -34,7 +34,7 @@ use crate::convert::{caller_of, request_of, vfs_status_of, whole_of};
 use crate::layout::{own_len_of, placements, size_from_object};
 use crate::limits::{
     ATTEMPT_PAUSE, AWAY_PATIENCE, CAPABILITIES_MAX, FULL_PATIENCE, LOG_INTERVAL,
-    OPERATION_DEADLINE, PRIMARY_SILENT_AFTER,
+    OPERATION_DEADLINE, OVERDUE_MAX, PRIMARY_SILENT_AFTER,
 };
 use crate::link::{Identity, LinkError, Message};
 use crate::secret::Secret;
@@ -84,12 +84,30 @@ pub struct VolumeFs {
     patience: Duration,
     /// How long a change is tried that may be done.
     change_patience: Duration,
+    /// How many changes are tried beyond `patience`.
+    overdue: Cell<usize>,
     last_error: LastError,
     /// Limits log lines about usages that leave a server out.
     usage_log: LogLimit,
     /// Since when writes find a disk full; `None` after one that found room.
     full_since: Cell<Option<Instant>>,
     siblings: Arc<Siblings>,
+}
+
+/// A change that is tried beyond the patience of its client. Its drop makes room for another one.
+struct Overdue<'a>(&'a Cell<usize>);
+
+impl<'a> Overdue<'a> {
+    fn of(count: &'a Cell<usize>) -> Overdue<'a> {
+        count.set(count.get() + 1);
+        Overdue(count)
+    }
+}
+
+impl Drop for Overdue<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 impl VolumeFs {
@@ -125,6 +143,7 @@ impl VolumeFs {
             attributes: true,
             patience: OPERATION_DEADLINE,
             change_patience: Duration::ZERO,
+            overdue: Cell::new(0),
             last_error: LastError::default(),
             usage_log: LogLimit::new(LOG_INTERVAL),
             full_since: Cell::new(None),
@@ -288,7 +307,7 @@ impl VolumeFs {
             .map_or(SlotSequence::default(), |held| held.slot_sequence);
         let body = call.to_body(&caller_of(caller), &slot_sequence);
         let request = request_of(caller).filter(|_| call.is_change());
-        let mut may_be_done = false;
+        let (mut may_be_done, mut overdue) = (false, None);
         loop {
             let asked = match self.servers.manager().await {
                 Ok(link) => {
@@ -322,7 +341,7 @@ impl VolumeFs {
                 },
                 Err(error) => OperationError::Manager(error),
             };
-            if may_be_done && self.now() < began + self.change_patience {
+            if may_be_done && self.goes_on(began, &mut overdue) {
                 match self.last_error.note(self.now(), &away) {
                     Status::Jukebox => sleep(&self.runtime, ATTEMPT_PAUSE).await,
                     status => return Err(status),
@@ -331,6 +350,16 @@ impl VolumeFs {
                 self.pause(began, &away).await?;
             }
         }
+    }
+
+    /// Whether a change that began at `began` and may be done is tried on, `overdue` beyond the patience for others.
+    fn goes_on<'a>(&'a self, began: Instant, overdue: &mut Option<Overdue<'a>>) -> bool {
+        let now = self.now();
+        let is_late = now >= began + self.patience;
+        if is_late && overdue.is_none() && self.overdue.get() < OVERDUE_MAX {
+            *overdue = Some(Overdue::of(&self.overdue));
+        }
+        now < began + self.change_patience && (!is_late || overdue.is_some())
     }
 
     /// Waits before the next attempt of an operation that began at `began`, or ends it.

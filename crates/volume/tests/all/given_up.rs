@@ -7,10 +7,11 @@ use crate::common;
 
 use common::{VOLUME_UNIT, noise, read, root, shared_file, write};
 use gannet_dst::volume::{Bed, Carrier};
-use gannet_runtime::{both, sleep};
+use gannet_runtime::{all, both, sleep};
 use gannet_sim::{Crash, LinkProfile, World};
 use gannet_vfs::{CreateMode, SetAttributes, SetTime, Status, Time, Vfs};
 use gannet_volume::client::{Siblings, VolumeFs};
+use gannet_volume::limits::OVERDUE_MAX;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -295,4 +296,44 @@ fn a_change_that_is_done_is_answered_when_the_servers_are_back() {
         });
         assert_eq!(outcome.unwrap(), expected, "{finishes}");
     }
+}
+
+/// Changes that wait for a dead server leave slots to those of files elsewhere.
+#[test]
+fn few_changes_wait_for_long() {
+    let world = World::new(5);
+    let bed = Rc::new(Bed::new(&world, Carrier::iwarp(), 1, VOLUME_UNIT));
+    let node = world.add_node("core");
+    let done = world.run(async move {
+        bed.start();
+        let fs = bed.mount_with(&node, Siblings::new(1));
+        let fs = fs.finishing_changes(Duration::from_secs(300));
+        let (caller, top, mut files) = (root(), fs.root(), Vec::new());
+        for number in 0..OVERDUE_MAX + 4 {
+            let (name, how) = (
+                number.to_string(),
+                CreateMode::Guarded(SetAttributes::default()),
+            );
+            let made = fs.create(&caller, &top, name.as_bytes(), &how).await.result;
+            let file = made.unwrap().handle;
+            write(&fs, &file, 0, &noise(1000, 1)).await.unwrap();
+            files.push(file);
+        }
+        bed.kill_io_server(0, Crash::Process);
+        let cut = SetAttributes {
+            size: Some(10),
+            ..SetAttributes::default()
+        };
+        let cuts = files
+            .iter()
+            .map(|file| Box::pin(fs.set_attributes(&caller, file, &cut, None)));
+        let (runtime, later) = (node.runtime(), Rc::clone(&bed));
+        let coming_back = async move {
+            sleep(&runtime, Duration::from_secs(60)).await;
+            later.start_io_server(0);
+        };
+        let (cuts, ()) = both(Box::pin(all(cuts)), Box::pin(coming_back)).await;
+        cuts.iter().filter(|it| it.result.is_ok()).count()
+    });
+    assert_eq!(done.unwrap(), OVERDUE_MAX);
 }
