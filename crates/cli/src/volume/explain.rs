@@ -132,27 +132,6 @@ fn explain_serving(error: VolumeError) -> Failure {
             let what = format!("cannot mark the disk of I/O server {number} as lost");
             Failure::usage(what, "this process does not run that server")
         }
-        error @ VolumeError::NoManagerAddress => {
-            let hint = "add `[manager]` with `address = \"HOST:PORT\"` to volume.toml, or give --manager HOST:PORT";
-            Failure::usage("cannot run I/O servers without the manager", error).hint(hint)
-        }
-        error @ VolumeError::ManagerNames(_) => Failure::new("cannot stand by", error).hint(
-            "give each host a name of its own, or each manager an address: --native ADDRESS:PORT",
-        ),
-        error @ VolumeError::ManagerPorts => {
-            let hint =
-                "give --native ADDRESS:PORT, with the address that volume.toml has for this one";
-            Failure::usage("cannot run the manager", error).hint(hint)
-        }
-        error @ VolumeError::ManagersWithoutEngine => {
-            let hint = "add --etcd URL,... or --postgresql URL";
-            Failure::usage("cannot make the volume", error).hint(hint)
-        }
-        error @ VolumeError::Journal(_) => Failure::usage("cannot make the volume", error),
-        error @ VolumeError::ManagerNotAlone => {
-            let hint = "give --role manager to this process, and --role io-server=N to others";
-            Failure::usage("cannot run the manager", error).hint(hint)
-        }
         VolumeError::Descriptors(error) => Failure::new("cannot start the I/O servers", error),
         VolumeError::FolderLocked { number, folder } => {
             let why = format!("another process serves its folder {}", folder.display());
@@ -188,6 +167,38 @@ fn explain_serving(error: VolumeError) -> Failure {
         }
         VolumeError::TermEnded(error) => Failure::new("the manager of the volume stopped", error),
         VolumeError::Ended(error) => Failure::new("a server of the volume ended", error),
+        other => explain_managers(other),
+    }
+}
+
+/// Explains why this process does not run a manager, or does not find one.
+fn explain_managers(error: VolumeError) -> Failure {
+    match error {
+        error @ VolumeError::NoManagerAddress => {
+            let hint = "add `[manager]` with `address = \"HOST:PORT\"` to volume.toml, or give --manager HOST:PORT";
+            Failure::usage("cannot run I/O servers without the manager", error).hint(hint)
+        }
+        error @ VolumeError::ForcedBeside => {
+            Failure::new("cannot take over by --force-term", error)
+                .hint("stop all managers, then start this one with it")
+        }
+        error @ VolumeError::ManagerNames(_) => Failure::new("cannot stand by", error).hint(
+            "give each host a name of its own, or each manager an address: --native ADDRESS:PORT",
+        ),
+        error @ VolumeError::ManagerPorts => {
+            let hint =
+                "give --native ADDRESS:PORT, with the address that volume.toml has for this one";
+            Failure::usage("cannot run the manager", error).hint(hint)
+        }
+        error @ VolumeError::ManagersWithoutEngine => {
+            let hint = "add --etcd URL,... or --postgresql URL";
+            Failure::usage("cannot make the volume", error).hint(hint)
+        }
+        error @ VolumeError::Journal(_) => Failure::usage("cannot make the volume", error),
+        error @ VolumeError::ManagerNotAlone => {
+            let hint = "give --role manager to this process, and --role io-server=N to others";
+            Failure::usage("cannot run the manager", error).hint(hint)
+        }
         other => Failure::new("cannot use the volume", other),
     }
 }

@@ -174,7 +174,7 @@ impl Bed {
                 &[][..],
                 "the active manager has the name of this one",
             ),
-            (own, forced, "another process serves this volume"),
+            (own, forced, "stop all managers, then start this one"),
         ] {
             let mut refused = self.manager_at(other, port, options);
             assert_eq!(refused.wait().code(), Some(1), "{}", refused.log());

@@ -145,6 +145,9 @@ pub enum VolumeError {
     /// Managers listen on several ports.
     #[error("managers of the volume have several ports, and it is not said which is this one's")]
     ManagerPorts,
+    /// The manager is to take over by force, and another one has the journal.
+    #[error("another manager of the volume is active, or waits for a majority of the I/O servers")]
+    ForcedBeside,
     /// The manager would stand by for one that has its name, which each takes for its own.
     #[error("the active manager has the name of this one, {0}")]
     ManagerNames(String),

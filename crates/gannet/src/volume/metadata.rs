@@ -111,10 +111,10 @@ pub(super) fn stand_by(volume: &Volume, how: &StandBy<'_>) -> Result<JournaledSt
         }
         loop {
             let look = turn.look()?;
-            if turn.watch.was_heard() {
+            if turn.watch.is_renewed() {
                 // It could take over at any later time, and would give up what the active one did until then.
                 if how.force {
-                    return Err(VolumeError::ServedElsewhere);
+                    return Err(VolumeError::ForcedBeside);
                 }
                 if look.as_ref() == Some(&Sight::Active(name.clone())) {
                     return Err(VolumeError::ManagerNames(name.clone()));

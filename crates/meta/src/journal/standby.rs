@@ -61,6 +61,11 @@ impl RowWatch {
         self.last = None;
     }
 
+    /// Whether the manager writes the row again and again. One that was killed may have one write that comes late.
+    pub fn is_renewed(&self) -> bool {
+        self.versions > 2
+    }
+
     /// Whether the manager has written the row while it was watched.
     pub fn was_heard(&self) -> bool {
         self.versions > 1
