@@ -5,7 +5,8 @@ use gannet_runtime::tokio_plug;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -127,6 +128,7 @@ pub(crate) struct EarlySignals {
     /// Its drop ends the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    has_hung_up: Arc<AtomicBool>,
 }
 
 impl EarlySignals {
@@ -137,6 +139,8 @@ impl EarlySignals {
     pub(crate) fn install() -> io::Result<EarlySignals> {
         let (stop, mut stopped) = oneshot::channel();
         let (installed, is_installed) = mpsc::channel();
+        let has_hung_up = Arc::new(AtomicBool::new(false));
+        let hung_up = Arc::clone(&has_hung_up);
         let wait = async move |_| {
             let mut signals = match ServiceSignals::install() {
                 Ok(signals) => signals,
@@ -148,7 +152,10 @@ impl EarlySignals {
                 tokio::select! {
                     // An error means that the sender was dropped.
                     _ = &mut stopped => return,
-                    () = signals.hang_up() => tracing::info!("SIGHUP: ignored; everything is read again before serving"),
+                    () = signals.hang_up() => {
+                        hung_up.store(true, Ordering::Relaxed);
+                        tracing::info!("SIGHUP: the configuration is read again when this manager takes over");
+                    }
                 }
             }
         };
@@ -163,7 +170,13 @@ impl EarlySignals {
         Ok(EarlySignals {
             stop: Some(stop),
             thread: Some(thread),
+            has_hung_up,
         })
+    }
+
+    /// Whether SIGHUP came.
+    pub(crate) fn has_hung_up(&self) -> bool {
+        self.has_hung_up.load(Ordering::Relaxed)
     }
 }
 

@@ -42,7 +42,8 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     // Before any other thread starts.
     privileges::confine()?;
     let settings = Settings::resolve(options)?;
-    let (host, folder) = (open_host(&settings)?, settings.folder());
+    let (host, has_hung_up) = open_host(&settings)?;
+    let folder = settings.folder();
     let (tcp, rdma) = listen(&settings)?;
     let admin = admin_address::listen(settings.admin.as_ref(), &settings.admin_clients)?;
     privileges::sockets_are_open()?;
@@ -89,6 +90,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         has_exports,
         keys,
         audit: audit.as_ref().map(AuditLog::shared),
+        has_hung_up,
     };
     let served = |_| supervise(parts, volume, reload, watched, failing);
     let served = tokio_plug::block_on(served).explain(|| String::from("cannot serve"));
@@ -137,10 +139,10 @@ fn open_audit_log(settings: &Settings) -> Result<Option<AuditLog>, Failure> {
     opened.map(Some)
 }
 
-/// The servers of the volume that this process runs, if it runs any.
-fn open_host(settings: &Settings) -> Result<Option<OpenHost>, Failure> {
+/// The servers of the volume that this process runs, if it runs any, and whether SIGHUP came meanwhile.
+fn open_host(settings: &Settings) -> Result<(Option<OpenHost>, bool), Failure> {
     let Some((path, options)) = &settings.volume else {
-        return Ok(None);
+        return Ok((None, false));
     };
     let options = HostOptions {
         watched: settings.admin.is_some(),
@@ -149,8 +151,8 @@ fn open_host(settings: &Settings) -> Result<Option<OpenHost>, Failure> {
     // A manager may stand by for long. The thread ends before this one gives up the right to open sockets.
     let signals = EarlySignals::install().explain(|| String::from("cannot wait for signals"))?;
     let opened = OpenHost::open(&volume::open(path)?, &options);
-    drop(signals);
-    opened.map(Some).map_err(|error| explain(path, error))
+    let opened = opened.map_err(|error| explain(path, error))?;
+    Ok((Some(opened), signals.has_hung_up()))
 }
 
 /// How cores reach the volume, if the manager runs in this process.

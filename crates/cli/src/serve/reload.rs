@@ -26,6 +26,8 @@ pub(super) struct Reload<'a> {
     pub(super) keys: Option<CurrentKeys>,
     /// Records each reload.
     pub(super) audit: Option<Arc<Shared>>,
+    /// SIGHUP came before the process could serve, after the configuration was read.
+    pub(super) has_hung_up: bool,
 }
 
 impl Reload<'_> {
@@ -85,7 +87,9 @@ impl Reload<'_> {
         reloader: &Reloader,
     ) -> &'static str {
         loop {
+            let has_hung_up = std::mem::take(&mut self.has_hung_up);
             let request = tokio::select! {
+                () = std::future::ready(()), if has_hung_up => None,
                 signalled = signals.next_or_reload() => match signalled {
                     Signalled::End(name) => return name,
                     Signalled::Reload => None,

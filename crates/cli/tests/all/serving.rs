@@ -194,7 +194,7 @@ fn a_manager_that_stands_by_outlives_sighup_and_sigusr1() {
     signal("USR1");
     wait_for("opened the log file again");
     signal("HUP");
-    wait_for("SIGHUP: ignored");
+    wait_for("SIGHUP: the configuration is read again when");
     signal("TERM");
     // It has no changes to save.
     assert_eq!(manager.wait().unwrap().signal(), Some(15));
