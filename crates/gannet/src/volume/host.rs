@@ -40,8 +40,8 @@ use thiserror::Error;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch;
 
-/// How long a change by NFS is tried that a manager may have done, where another manager may take over. Half of the
-/// time for which managers remember what they did.
+/// How long a change by NFS is tried that a manager may have done. Half of the time for which managers remember what
+/// they did.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(300);
 
 /// A server of a volume that a process runs.
