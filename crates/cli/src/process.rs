@@ -122,6 +122,35 @@ impl Signals {
     }
 }
 
+/// Takes signals with `install` on a thread of its own, which goes on with `wait`.
+///
+/// # Errors
+/// The system refuses.
+pub(crate) fn take_on_a_thread<S, F: Future<Output = ()>>(
+    install: impl FnOnce() -> io::Result<S> + Send + 'static,
+    wait: impl FnOnce(S) -> F + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let (installed, is_installed) = mpsc::channel();
+    let main = async move |_| {
+        let signals = match install() {
+            Ok(signals) => signals,
+            // The receiver waits for one of these.
+            Err(error) => return installed.send(Err(error)).unwrap_or(()),
+        };
+        let _ = installed.send(Ok(()));
+        wait(signals).await;
+    };
+    let thread = std::thread::Builder::new().name(String::from("signals"));
+    let thread = thread.spawn(move || {
+        if let Err(error) = tokio_plug::block_on(main) {
+            tracing::error!(%error, "cannot wait for signals");
+        }
+    })?;
+    // A thread that ends without a word has logged why.
+    is_installed.recv().map_err(io::Error::other)??;
+    Ok(thread)
+}
+
 /// Takes SIGHUP and SIGUSR1 for a service that cannot serve yet, on a thread that ends with this. They end the process
 /// no more from then on. SIGTERM and SIGINT do.
 pub(crate) struct EarlySignals {
@@ -138,16 +167,9 @@ impl EarlySignals {
     /// The system refuses.
     pub(crate) fn install() -> io::Result<EarlySignals> {
         let (stop, mut stopped) = oneshot::channel();
-        let (installed, is_installed) = mpsc::channel();
         let has_hung_up = Arc::new(AtomicBool::new(false));
         let hung_up = Arc::clone(&has_hung_up);
-        let wait = async move |_| {
-            let mut signals = match ServiceSignals::install() {
-                Ok(signals) => signals,
-                // The receiver waits for one of these.
-                Err(error) => return installed.send(Err(error)).unwrap_or(()),
-            };
-            let _ = installed.send(Ok(()));
+        let wait = move |mut signals: ServiceSignals| async move {
             loop {
                 tokio::select! {
                     // An error means that the sender was dropped.
@@ -159,14 +181,7 @@ impl EarlySignals {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name(String::from("early signals"));
-        let thread = thread.spawn(move || {
-            if let Err(error) = tokio_plug::block_on(wait) {
-                tracing::error!(%error, "cannot wait for signals");
-            }
-        })?;
-        // A thread that ends without a word has logged why.
-        is_installed.recv().map_err(io::Error::other)??;
+        let thread = take_on_a_thread(ServiceSignals::install, wait)?;
         Ok(EarlySignals {
             stop: Some(stop),
             thread: Some(thread),

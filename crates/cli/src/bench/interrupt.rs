@@ -1,8 +1,7 @@
 //! SIGINT and SIGTERM under a benchmark: it stops, and removes its files.
 
 use crate::failure::{Explain, Failure};
-use gannet_runtime::tokio_plug;
-use tokio::signal::unix::{SignalKind, signal};
+use crate::process::{Signals, take_on_a_thread};
 use tokio::sync::watch;
 
 /// Exit status of a second signal: that of a shell's command that SIGINT ended.
@@ -22,36 +21,16 @@ impl Interrupt {
     /// They cannot be taken.
     pub fn install() -> Result<Interrupt, Failure> {
         let (sender, interrupted) = watch::channel(false);
-        let (installed, is_installed) = std::sync::mpsc::channel();
-        let wait = move || {
-            tokio_plug::block_on(async |_| {
-                let both = signal(SignalKind::interrupt())
-                    .and_then(|interrupt| Ok((interrupt, signal(SignalKind::terminate())?)));
-                let mut both = match both {
-                    Ok(both) => {
-                        // The receiver is dropped when the benchmark has ended already.
-                        let _ = installed.send(Ok(()));
-                        both
-                    }
-                    Err(error) => return installed.send(Err(error)).unwrap_or(()),
-                };
-                loop {
-                    tokio::select! {
-                        _ = both.0.recv() => {}
-                        _ = both.1.recv() => {}
-                    }
-                    if sender.send_replace(true) {
-                        std::process::exit(EXIT_CODE);
-                    }
+        let wait = move |mut signals: Signals| async move {
+            loop {
+                signals.next().await;
+                if sender.send_replace(true) {
+                    std::process::exit(EXIT_CODE);
                 }
-            })
+            }
         };
-        let what = || String::from("cannot wait for signals");
-        std::thread::Builder::new()
-            .name(String::from("signals"))
-            .spawn(wait)
-            .explain(what)?;
-        is_installed.recv().explain(what)?.explain(what)?;
+        take_on_a_thread(Signals::install, wait)
+            .explain(|| String::from("cannot wait for signals"))?;
         Ok(Interrupt { interrupted })
     }
 
