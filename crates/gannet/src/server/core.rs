@@ -83,11 +83,7 @@ async fn serve_stores<V: Vfs>(
     runtime.spawn("reclaim when memory is short", Box::pin(reclaiming));
     let read = {
         let (rpc, stores) = (rpc.clone(), Rc::clone(&stores));
-        move || Published {
-            // The other cores go the same way, and a connection of each would be many.
-            manager_silent_for: (index == 0).then(|| stores.manager_silent_for()).flatten(),
-            ..read(&rpc, &domains, &*stores)
-        }
+        move || read(index, &rpc, &domains, &*stores)
     };
     let change = move |content: &Content| change_exports(&service, &*stores, content);
     let answering = Arc::clone(&numbers).answer(read.clone(), change);
@@ -114,8 +110,9 @@ fn change_exports<V: Vfs>(service: &NfsServer<V>, stores: &impl OpenStores<V>, c
     }
 }
 
-/// The numbers that a core keeps in cells.
+/// The numbers that core `index` keeps in cells.
 fn read<V: Vfs>(
+    index: usize,
     rpc: &Rpc<V>,
     domains: &[Rc<dyn Domain>],
     stores: &impl OpenStores<V>,
@@ -127,7 +124,8 @@ fn read<V: Vfs>(
         regions: regions.fold(RegionStats::default(), Add::add),
         memory: rpc.memory_in_use(),
         memory_kept: rpc.memory_kept(),
-        manager_silent_for: None,
+        // The other cores go the same way, and a connection of each would be many.
+        manager_silent_for: (index == 0).then(|| stores.manager_silent_for()).flatten(),
         #[cfg(feature = "volumes")]
         volume: stores.volume_counters(),
     }

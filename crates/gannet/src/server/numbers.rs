@@ -96,7 +96,7 @@ pub(super) fn total<T: Default + Add<Output = T>>(
     each.fold(T::default(), Add::add)
 }
 
-/// How long calls have waited for a manager of the volume on some core; `None` if they do not, or not for long.
+/// How long no manager of the volume has answered the core that asks; `None` if one does, or it is not long.
 pub(super) fn waits_for_manager(cores: &[Arc<CoreNumbers>]) -> Option<Duration> {
     let silent = cores
         .iter()
